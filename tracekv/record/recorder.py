@@ -156,13 +156,12 @@ class Recorder:
             return None
         try:
             seq, mono, wall = stamp or self.order.now()
-            lane = self._lane(thread)
-            lane.append(seq=seq, op=op, mono_ns=mono, wall_ns=wall, **columns)
+            self._lane(thread).append(seq=seq, op=op, mono_ns=mono, wall_ns=wall, **columns)
             if self.listener is None:
                 return None
             row = Event(
-                seq=seq, op=op, process=self.process, thread=lane.thread, tid=lane.tid,
-                mono_ns=mono, wall_ns=wall, **columns,
+                seq=seq, op=op, process=self.process, thread=thread or self.here.role,
+                tid=0 if thread else threading.get_native_id(), mono_ns=mono, wall_ns=wall, **columns,
             )
             self.listener(row)
             return row

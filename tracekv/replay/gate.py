@@ -33,6 +33,7 @@ class _Actor:
     ident: int
     pending: Pending | None = None
     ready: Callable[[], bool] | None = None
+    work: Callable[[], bool] | None = None
     granted: bool = False
     done: bool = False
     died: str | None = None
@@ -41,6 +42,13 @@ class _Actor:
     @property
     def settled(self) -> bool:
         return not self.granted and (self.pending is not None or self.done or self.died is not None)
+
+
+    @property
+    def idle(self) -> bool:
+        """Outside control: done, dead, or waiting in a blocking call for work that is not there."""
+        ended = self.done or self.died is not None
+        return ended or (self.pending is not None and self.work is not None and not self.work())
 
 
 class ThreadGate:
@@ -79,11 +87,11 @@ class ThreadGate:
             actor.ident = threading.get_ident()
             if self._passes(room, ready):
                 return False
-            can = self._condition_of(actor, gate, ready, poll)
-            actor.pending, actor.ready = Pending(name, gate, chunk, waits=wait_of(gate, poll)), can
+            actor.ready, actor.work = self._condition_of(actor, gate, ready, poll), ready
+            actor.pending = Pending(name, gate, chunk, waits=wait_of(gate, poll))
             self._condition.notify_all()
             controlled = self._wait(actor, ready)
-            actor.pending = actor.ready = None
+            actor.pending = actor.ready = actor.work = None
             if controlled:
                 self._note(actor, gate, poll)
             return controlled
@@ -196,7 +204,7 @@ class ThreadGate:
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             with self._condition:
-                if all(a.settled and (a.ready is None or not a.ready()) for a in self._actors.values()):
+                if all(actor.idle for actor in self._actors.values()):
                     return True
             time.sleep(FREE_POLL_S)
         return False

@@ -17,6 +17,7 @@ from tracekv.record.order import Stamp
 from tracekv.record.recorder import Recorder, as_room, site_of, to_json
 
 _SITE = 3  # from a tap's method: tell(), the table's method, then the engine
+_LOOK_SITE = _SITE + 1  # ... and _look()
 
 
 class Tap:
@@ -89,7 +90,7 @@ class StatusTap(Tap):
         call = "poll" if here.call == "poll" else call
         self.row(
             Op.STATUS_CHECKED, key, stamp,
-            old=as_state(found), site=here.site or site_of(_SITE), attrs=to_json({"call": call}),
+            old=as_state(found), site=here.site or site_of(_LOOK_SITE), attrs=to_json({"call": call}),
         )
 
 
@@ -107,7 +108,7 @@ class PeersTap(Tap):
 
     def looked(self, key: Any, found: Any, stamp: Stamp, call: str) -> None:
         seen = to_json({"call": call, "found": found is not None})
-        self.row(Op.PEER_CHECKED, key, stamp, site=site_of(_SITE), attrs=seen)
+        self.row(Op.PEER_CHECKED, key, stamp, site=site_of(_LOOK_SITE), attrs=seen)
 
     def adopt(self, key: Any, value: Any) -> Any:
         if type(value) is not dict:

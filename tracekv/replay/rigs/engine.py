@@ -296,17 +296,12 @@ def device_zero(descs: Any) -> Any:
     return descs
 
 
-def start_recorded(engine: Engine, folder: Path, *, detail: str, gate: Gate | None) -> Recorder:
-    """Start the recorder through its door, then the engine's managers; returns the recorder."""
+def recorder_of(engine: Engine, folder: Path, *, detail: str, gate: Gate | None) -> Recorder:
+    """A recorder that waits for the engine's import, through the door that a server would use.
+
+    Call it before :meth:`Engine.start`.
+    """
     from tracekv.record import install
 
-    recorder = install.start(
-        folder,
-        detail=detail,
-        gate=gate,
-        facts={
-            "engine": "sglang", "version": engine.build.base, "build": engine.build.label, "host": "rig"
-        },  # fmt: skip
-    )
-    engine.start()
-    return recorder
+    facts = {"engine": "sglang", "version": engine.build.base, "build": engine.build.label, "host": "rig"}
+    return install.start(folder, detail=detail, gate=gate, facts=facts)
