@@ -361,7 +361,7 @@ def _row(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event:
         reason=texts[reason],
         rid=texts[rid],
         attrs=texts[attrs],
-        **present,  # type: ignore[arg-type]
+        **present,
     )
 
 
