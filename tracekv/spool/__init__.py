@@ -11,7 +11,18 @@ Standard library only: the writing half runs inside serving processes.
 from __future__ import annotations
 
 from tracekv.spool.layout import safe_name
-from tracekv.spool.reader import Damage, Loss, SegmentRead, SpoolRead, read_segment, read_spool, segment_files
+from tracekv.spool.reader import (
+    Damage,
+    Loss,
+    SegmentRead,
+    SpoolRead,
+    losses_of,
+    missing_segments,
+    read_segment,
+    read_spool,
+    same,
+    segment_files,
+)
 from tracekv.spool.writer import Lane, SpoolWriter
 
 __all__ = [
@@ -21,8 +32,11 @@ __all__ = [
     "SegmentRead",
     "SpoolRead",
     "SpoolWriter",
+    "losses_of",
+    "missing_segments",
     "read_segment",
     "read_spool",
     "safe_name",
+    "same",
     "segment_files",
 ]
