@@ -34,9 +34,17 @@ class Context:
     managers: Mapping[tuple[str, int], Any]
     tails: Mapping[tuple[str, str], ThreadTail]
     times: Mapping[str, list[int]]
-    lossy: frozenset[str]
+    coverage: Mapping[tuple[str, int | None], Mapping[str, str]]
+    losses: tuple[Any, ...]
     stuck_after_ns: int
     ended: frozenset[str] = frozenset()
+    fits: dict[tuple[str, int], Any] = field(default_factory=dict)  # memory of policies.fitting
+
+    def rows_lost_during(self, life: Life) -> bool:
+        """Whether the life's process lost rows between the life's first row and the end of the trace."""
+        begin = life.first.mono_ns
+        of_process = (loss for loss in self.losses if loss.process == life.process)
+        return any(begin is None or loss.to_ns is None or loss.to_ns >= begin for loss in of_process)
 
     def manager_of(self, life: Life) -> Any | None:
         return self.managers.get((life.process, life.manager))
@@ -44,12 +52,12 @@ class Context:
     def rank_of(self, life: Life) -> int:
         """The engine rank of the life's manager, 0 where it is not described."""
         manager = self.manager_of(life)
-        return int(manager.engine_rank) if manager is not None else 0
+        return int(getattr(manager, "engine_rank", None) or 0)
 
     def ranks_expected(self, life: Life) -> int:
         """How many ranks poll this room together: tensor parallel times pipeline parallel."""
         manager = self.manager_of(life)
-        return max(1, int(manager.tp_size)) * max(1, int(manager.pp_size)) if manager is not None else 1
+        return int(getattr(manager, "tp_size", None) or 1) * int(getattr(manager, "pp_size", None) or 1)
 
     def ranks(self, life: Life) -> tuple[Life, ...]:
         """The lives of all ranks of this life's role in its time, itself included."""
@@ -59,10 +67,16 @@ class Context:
         process = self.processes.get(life.process)
         return getattr(process, "build", None)
 
-    def seams_missing(self, process: str, needed: Iterable[str]) -> tuple[str, ...]:
-        """Which of these seams were not installed in the process, as far as its rows say."""
-        seams: Mapping[str, str] = getattr(self.processes.get(process), "seams", {})
+    def seams_missing(self, life: Life, needed: Iterable[str]) -> tuple[str, ...]:
+        """Which of these seams were not installed for the life's manager, as far as the rows say."""
+        seams = self.seams_of(life)
         return tuple(name for name in needed if seams.get(name) != "installed")
+
+    def seams_of(self, life: Life) -> Mapping[str, str]:
+        """Seam name to state: what was said about this manager counts before the rest."""
+        of_process: Mapping[str, str] = getattr(self.processes.get(life.process), "seams", {})
+        general = self.coverage.get((life.process, None), {})
+        return {**of_process, **general, **self.coverage.get((life.process, life.manager), {})}
 
     def went_on(self, process: str, thread: str, seq: int) -> bool:
         """Whether a thread did anything after row ``seq``: what it was doing there is then over."""
@@ -89,6 +103,7 @@ class Survey:
 
     tails: dict[tuple[str, str], ThreadTail] = field(default_factory=dict)
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    coverage: dict[tuple[str, int | None], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     ended: set[str] = field(default_factory=set)
     rows: int = 0
     first_wall_ns: int | None = None
@@ -104,6 +119,9 @@ class Survey:
             self.last_wall_ns = max(self.last_wall_ns or event.wall_ns, event.wall_ns)
         if event.op == Op.PROCESS_ENDED:
             self.ended.add(event.process)
+        if event.op == Op.SEAM_INSTALLED:
+            seam, state = str(event.attr("seam")), str(event.attr("state"))
+            self.coverage[(event.process, event.manager)][seam] = state
         if event.thread is not None:
             self._take_thread(event, event.thread)
         return event
@@ -124,7 +142,8 @@ class Survey:
             managers=trace.managers,
             tails=self.tails,
             times=self.times,
-            lossy=frozenset(loss.process for loss in trace.losses),
+            coverage=self.coverage,
+            losses=tuple(trace.losses),
             stuck_after_ns=stuck_threshold_ns(rooms.values(), stuck_after_s),
             ended=frozenset(self.ended),
         )

@@ -7,6 +7,7 @@ one that comes after Success, or that was meant for an earlier life of the id, i
 from __future__ import annotations
 
 from tracekv.detect.base import Detector, Found, finding
+from tracekv.detect.blocked import NOTHING
 from tracekv.detect.context import Context
 from tracekv.event import Event, Op, State
 from tracekv.finding import PROOF
@@ -31,10 +32,10 @@ def find(life: Life, context: Context) -> Found:
                 success,
                 certainty=PROOF,
                 state=State.SUCCESS,
-                blocked_on="nothing",
+                blocked_on=NOTHING,
                 claim=f"the room ended in Success although it had been aborted before ({what})",
                 decisive=(abort.seq, success.seq),
-                reasons=(f"{abort.op} (seq {abort.seq}) precedes Success (seq {success.seq}) in one process",),
+                reasons=(f"{abort.op} (seq {abort.seq}) precedes Success (seq {success.seq})",),
             ),
         )
     )
@@ -44,9 +45,8 @@ def success_that_stayed(life: Life) -> Event | None:
     """The row that stored the Success in which the life ended."""
     found: Event | None = None
     for row in life.body:
-        if row.op == Op.STATUS_WRITTEN and row.new != row.old:
-            found = row if row.new == State.SUCCESS else None
-        elif row.op == Op.CONCLUDE_SET and life.role == "decode":
+        stored = row.op == Op.STATUS_WRITTEN and row.new != row.old
+        if stored or (row.op == Op.CONCLUDE_SET and life.role == "decode"):
             found = row if row.new == State.SUCCESS else None
     return found
 
@@ -62,7 +62,7 @@ def abort_of(life: Life) -> Event | None:
 
 
 def _of_earlier_life(life: Life, abort: Event) -> bool:
-    """Decode sends metadata before it aborts: an ABORT before this life's metadata was for the life before."""
+    """Decode sends metadata before it aborts: an ABORT before it was meant for the life before."""
     if life.n == 0 or abort.op != Op.ABORT_RECEIVED:
         return False
     meta = next((row for row in life.body if row.op == Op.META_RECEIVED), None)
@@ -73,6 +73,6 @@ DETECTOR = Detector(
     id="false_success",
     claim="A room that was aborted, or had failed, does not end in Success.",
     invariant="I7",
-    seams=("status", "control_in", "sender", "receiver"),
+    seams={"prefill": ("status", "control_in", "sender"), "decode": ("status", "receiver")},
     find=find,
 )
