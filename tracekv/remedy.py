@@ -24,11 +24,11 @@ def implications(finding: Finding, life: Life, context: Context) -> tuple[str, .
 def _after_resurrection(finding: Finding, life: Life, *, pinned: bool) -> tuple[str, ...]:
     late = any(row.op == Op.XFER_POSTED and row.seq > finding.since.seq for row in life.events)
     success = State.SUCCESS in (life.state, life.polled)
-    pin = "happened" if pinned else "may still happen" if life.open else "did not happen, the room settled"
-    false = "happened" if success else "can no longer happen" if pinned or life.settled else "may still happen"
+    pin = "happened" if pinned else "may still happen" if life.open else "did not happen"
+    false = "happened" if success else "did not happen" if pinned or life.settled else "may still happen"
     return (
         f"pin: {pin}",
-        "late write: " + ("a transfer was posted afterwards" if late else "no transfer was posted afterwards"),
+        f"late write: {'a' if late else 'no'} transfer was posted afterwards",
         f"false Success: {false}",
     )
 
@@ -37,7 +37,8 @@ def _after_pin(finding: Finding) -> tuple[str, ...]:
     held = f"one slot of the {finding.queue}" if finding.queue else "one request of the scheduler"
     gauge = GAUGES.get(finding.queue or "")
     shown = f"; the gauge {gauge} does not come down" if gauge else ""
-    return (f"held: {held} and the KV pages of the request{shown}", "the client gets no answer from this room")
+    pages = f"held: {held} and the KV pages of the request{shown}"
+    return (pages, "the client gets no answer from this room")
 
 
 def _after_ghost(finding: Finding) -> tuple[str, ...]:
@@ -72,7 +73,8 @@ def where(finding: Finding, context: Context) -> str:
 
 def _free_pin(finding: Finding, life: Life, context: Context) -> list[str]:
     if finding.certainty != PROOF:
-        return [f"Look at it before a restart: as far as the rows tell it is blocked on {finding.blocked_on}."]
+        told = f"as far as the rows tell it is blocked on {finding.blocked_on}."
+        return [f"Look at it before a restart: {told}"]
     held = f"a slot of the {finding.queue} and" if finding.queue else "the request and"
     dead = context.tails.get((life.process, "bootstrap"))
     grows = (

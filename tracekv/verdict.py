@@ -11,13 +11,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
-from tracekv.detect import DETECTORS, Context, Survey
-from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION, UsageError
-from tracekv.explain import explain
+from tracekv.detect import DETECTORS, Context
+from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION
+from tracekv.examine import Examined, examine
 from tracekv.finding import Finding, Note, Step
-from tracekv.rooms import Life, Room, lives_of, partners
+from tracekv.rooms import Life
 
-__all__ = ["CannotTell", "Clean", "Evidence", "Finding", "Note", "Step", "Verdict", "Violation", "analyze"]
+__all__ = [
+    "CannotTell",
+    "Clean",
+    "Evidence",
+    "Finding",
+    "Note",
+    "Step",
+    "Verdict",
+    "Violation",
+    "analyze",
+    "judge",
+]
 
 
 @dataclass(frozen=True)
@@ -95,94 +106,41 @@ def analyze(trace: Any, *, stuck_after_s: float | None = None, room: int | None 
     UsageError
         when ``room`` is not in the trace.
     """
-    survey = Survey()
-    rooms = _rooms(trace, survey)
-    context = survey.context(rooms, trace, stuck_after_s)
-    chosen = tuple(rooms.values()) if room is None else (find_room(rooms, room),)
-    findings, notes = _detect(chosen, context)
-    evidence = _evidence(trace, survey, chosen, context)
-    told = tuple(explain(each, rooms[each.room], context) for each in findings)
-    stuck = {(each.process, each.manager, each.room) for each in findings if each.kind == "pinned"}
-    return _judge(told, tuple(notes), evidence, _reasons(chosen, context, evidence, stuck))
+    return judge(examine(trace, stuck_after_s=stuck_after_s, room=room))
 
 
-def _rooms(trace: Any, survey: Survey) -> dict[int, Room]:
-    by_room: dict[int, list[Life]] = {}
-    for life in lives_of(map(survey.take, trace.events()), trace.managers):
-        by_room.setdefault(life.room, []).append(life)
-    return {room: Room(room, tuple(lives)) for room, lives in by_room.items()}
-
-
-def find_room(rooms: dict[int, Room], room: int) -> Room:
-    """The room with this id, or an error that names the nearest one that is there."""
-    if room in rooms:
-        return rooms[room]
-    if not rooms:
-        raise UsageError(f"no room {room} in the trace", hint="the trace holds no rooms at all")
-    nearest = min(rooms, key=lambda other: (_distance(room, other), other))
-    raise UsageError(
-        f"no room {room} in the trace",
-        hint=f"the nearest id is {nearest}; `tracekv rooms TRACE` lists all {len(rooms)}",
-    )
-
-
-def _distance(one: int, other: int) -> int:
-    """How many digits differ: a mistyped id is near, whatever its size."""
-    a, b = str(one), str(other)
-    return abs(len(a) - len(b)) + sum(x != y for x, y in zip(a, b, strict=False))
-
-
-def _detect(rooms: Iterable[Room], context: Context) -> tuple[list[Finding], list[Note]]:
-    findings: list[Finding] = []
-    notes: list[Note] = []
-    for room in rooms:
-        for life in room.lives:
-            for detector in DETECTORS:
-                found = detector.find(life, context)
-                findings.extend(found.findings)
-                notes.extend(found.notes)
-        notes.extend(_join_notes(room))
-    return findings, notes
-
-
-def _join_notes(room: Room) -> Iterator[Note]:
-    for life in room.prefill:
-        text = partners(life, room).text
-        if text:
-            yield Note("ambiguous_join", room.room, text)
-
-
-def _judge(
-    findings: tuple[Finding, ...], notes: tuple[Note, ...], evidence: Evidence, reasons: tuple[str, ...]
-) -> Verdict:
-    if findings:
-        return Violation(findings, evidence, notes, reasons)
+def judge(seen: Examined) -> Verdict:
+    """The verdict on what an examination found."""
+    evidence = _evidence(seen)
+    reasons = _reasons(seen, evidence)
+    if seen.findings:
+        return Violation(seen.findings, evidence, seen.notes, reasons)
     if reasons:
-        return CannotTell(reasons, evidence, notes)
-    return Clean(evidence, notes)
+        return CannotTell(reasons, evidence, seen.notes)
+    return Clean(evidence, seen.notes)
 
 
 # ---------------------------------------------------------------------------------- the evidence
 
 
-def _evidence(trace: Any, survey: Survey, rooms: tuple[Room, ...], context: Context) -> Evidence:
-    lives = [life for room in rooms for life in room.lives]
+def _evidence(seen: Examined) -> Evidence:
+    trace, lives = seen.trace, seen.lives
     settled = sum(life.settled for life in lives)
     damage = tuple(trace.damage)
     return Evidence(
-        rooms=len(rooms),
+        rooms=len(seen.chosen),
         lives=len(lives),
         settled=settled,
         open=len(lives) - settled,
-        invariants={each.invariant: each.claim for each in DETECTORS},
-        seams=_seams_seen(lives, context),
-        rows=survey.rows,
+        invariants=dict(sorted((each.invariant, each.claim) for each in DETECTORS)),
+        seams=_seams_seen(lives, seen.context),
+        rows=seen.survey.rows,
         rows_lost=sum(loss.n for loss in trace.losses),
         processes=tuple(trace.processes.values()),
         damage=damage,
         partial=bool(damage or trace.losses or getattr(trace, "partial", False)),
-        first_wall_ns=survey.first_wall_ns,
-        last_wall_ns=survey.last_wall_ns,
+        first_wall_ns=seen.survey.first_wall_ns,
+        last_wall_ns=seen.survey.last_wall_ns,
     )
 
 
@@ -197,21 +155,20 @@ def _one_a_manager(lives: Iterable[Life]) -> Iterable[Life]:
     return {(life.process, life.manager): life for life in lives}.values()
 
 
-def _reasons(
-    rooms: tuple[Room, ...], context: Context, evidence: Evidence, stuck: set[tuple[str, int, int]]
-) -> tuple[str, ...]:
+def _reasons(seen: Examined, evidence: Evidence) -> tuple[str, ...]:
     """Why this trace cannot be called clean, most telling first; empty where it can.
 
-    ``stuck`` are the rooms that are pinned: they are open, and that they are needs no other reason.
+    A pinned room is open too, and that it is needs no reason of its own.
     """
-    lives = [life for room in rooms for life in room.lives]
-    if not lives:
-        return ("the trace holds no rooms", *_loss_reasons(context), *_damage_reasons(evidence))
-    going = [life for life in lives if (life.process, life.manager, life.room) not in stuck]
-    found = [*_open_reasons(going, context), *_loss_reasons(context), *_damage_reasons(evidence)]
-    for life in _one_a_manager(lives):
-        found.extend(_seam_reasons(life, context))
-    if evidence.settled == 0 and not stuck:
+    found: list[str] = []
+    stuck = {(each.process, each.manager, each.room) for each in seen.findings if each.kind == "pinned"}
+    if not seen.lives:
+        found.append("the trace holds no rooms")
+    going = [life for life in seen.lives if (life.process, life.manager, life.room) not in stuck]
+    found += [*_open_reasons(going, seen.context), *_loss_reasons(seen.context), *_damage_reasons(evidence)]
+    for life in _one_a_manager(seen.lives):
+        found.extend(_seam_reasons(life, seen.context))
+    if seen.lives and evidence.settled == 0 and not stuck:
         found.append("no room settled in this trace")
     return tuple(found)
 

@@ -11,7 +11,7 @@ from tracekv.errors import UsageError
 from tracekv.event import parse_room
 
 
-class RoomId(click.ParamType):
+class RoomId(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A room id in decimal or ``0x`` hex; never through a float."""
 
     name = "room"
@@ -45,7 +45,9 @@ def _nearest(path: Path) -> str:
         return f"there is no folder {folder} either"
     names = [each.name for each in folder.iterdir()]
     near = get_close_matches(path.name, names, n=1)
-    return f"did you mean {folder / near[0]}?" if near else f"give a spool folder, a dataset folder or a .parquet file"
+    if near:
+        return f"did you mean {folder / near[0]}?"
+    return "give a spool folder, a dataset folder or a .parquet file"
 
 
 def room_with_rid(trace: Any, rid: str) -> int:

@@ -12,19 +12,18 @@ from tracekv.cli.arguments import opened
 
 @click.command()
 @click.argument("trace")
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
+)
 def rooms(trace: str, form: str) -> None:
     """List the rooms of the TRACE, one line for each life of a room on each side."""
-    from tracekv.rooms import rooms_of
+    from tracekv.examine import examine
     from tracekv.show import table
     from tracekv.show.json import rooms_json
-    from tracekv.verdict import analyze as judge
 
-    source = opened(trace)
-    verdict = judge(source)
-    found = rooms_of(source)
-    rows = table.rows(found, verdict.findings, verdict.notes)
+    seen = examine(opened(trace))
+    rows = table.rows(seen.rooms, seen.findings, seen.notes)
     if form == "json":
-        say(json.dumps(rooms_json(found, rows), indent=2))
+        say(json.dumps(rooms_json(seen.rooms, rows), indent=2))
     else:
         say(table.as_csv(rows) if form == "csv" else table.as_text(rows))

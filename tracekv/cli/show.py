@@ -19,18 +19,18 @@ DRAWN = (".png", ".svg", ".pdf")
 @click.option("-o", "--output", metavar="FILE", help="Draw the room into FILE (.png, .svg or .pdf).")
 def show(trace: str, room: int, output: str | None) -> None:
     """Tell the story of ROOM (decimal or 0x hex) in the TRACE, healthy or not; with -o, draw it."""
+    from tracekv.examine import examine
     from tracekv.show.text import room_text
-    from tracekv.verdict import survey
 
     if output is not None and Path(output).suffix.lower() not in DRAWN:
-        raise UsageError(f"cannot draw into {output}", hint=f"give a name that ends in one of {', '.join(DRAWN)}")
-    seen = survey(opened(trace))
-    found = seen.room(room)
-    findings, notes = seen.about(room)
+        hint = f"give a name that ends in one of {', '.join(DRAWN)}"
+        raise UsageError(f"cannot draw into {output}", hint=hint)
+    seen = examine(opened(trace), room=room)
+    found = seen.chosen[0]
     if output is not None:
         from tracekv.show.plot import save
 
-        save(found, findings, output)
+        save(found, seen.findings, output)
         click.echo(f"wrote {output}", err=True)
         return
-    say(room_text(found, findings, notes, seen.context, trace, painter()))
+    say(room_text(found, seen.findings, seen.notes, trace, painter()))

@@ -71,7 +71,7 @@ def _finding(life: Life, context: Context, before: tuple[Event, ...], row: Event
         certainty=PROOF,
         queue=queue_of(life) if life.open else None,
         blocked_on=blocked_on(life, context) if life.open else NOTHING,
-        claim=f"{old} was overwritten with {new} by {row.thread or 'some thread'} before the room was cleared",
+        claim=f"{old} was overwritten with {new} by {row.thread} before the room was cleared",
         decisive=decisive,
         reasons=(f"the write at seq {row.seq} found {old} in the dictionary and left {new} there",),
     )

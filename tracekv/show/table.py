@@ -21,8 +21,8 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row a life, in the order of the lives' first rows.
 
-    ``age_s`` is from the first row to the last one of the life; ``flags`` are the kinds of its findings, the notes
-    of its room, ``open`` and ``aborted``.
+    ``age_s`` is from the first row to the last one of the life; ``flags`` are the kinds of its findings, the
+    notes of its room, ``open`` and ``aborted``.
     """
     flags = _flags(findings, notes)
     return [_row(life, flags) for room in rooms.values() for life in room.lives]
@@ -106,5 +106,9 @@ def _cell(name: str, value: Any) -> str:
 def grid(lines: Sequence[Sequence[str]]) -> str:
     """Lines of cells in columns; the first line is the head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(line.rstrip() for line in padded) + "\n"
+    return "".join(_padded(line, widths) for line in lines)
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+    return "  ".join(cells).rstrip() + "\n"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
-from tracekv.detect import Context
 from tracekv.event import Event
 from tracekv.explain import lives_beside, story_of
 from tracekv.finding import GAUGES, Finding, Note, Step
@@ -22,6 +22,7 @@ from tracekv.verdict import Evidence, Verdict
 
 #: With more findings of a kind than this, they become a table and only the first one is told.
 TOLD_SINGLY: Final = 3
+WIDTH: Final = 100
 
 Paint = Callable[[str, str], str]
 
@@ -32,7 +33,7 @@ def plain(text: str, style: str) -> str:
 
 
 def verdict_text(verdict: Verdict, path: str, paint: Paint = plain) -> str:
-    """The answer of ``tracekv analyze``: what the trace holds, the verdict, the findings, the next command."""
+    """The answer of ``tracekv analyze``: what is there, the verdict, the findings, the next command."""
     blocks = [
         contents(verdict.evidence, path),
         headline(verdict, paint),
@@ -47,7 +48,8 @@ def verdict_text(verdict: Verdict, path: str, paint: Paint = plain) -> str:
 
 def contents(evidence: Evidence, path: str) -> str:
     """What is in the trace."""
-    lines = [f"{escape(path)}: {_count(evidence.rooms, 'room')}, {_count(evidence.rows, 'row')}, {_span(evidence)}"]
+    counts = f"{_count(evidence.rooms, 'room')}, {_count(evidence.rows, 'row')}"
+    lines = [f"{escape(path)}: {counts}, {_span(evidence)}"]
     lines += [f"  {_process(each)}" for each in evidence.processes[:8]]
     if len(evidence.processes) > 8:
         lines.append(f"  and {len(evidence.processes) - 8} more processes")
@@ -70,7 +72,8 @@ def _process(process: Any) -> str:
     engine, host = getattr(process, "engine", None) or "unknown engine", getattr(process, "host", None)
     place = f", pid {getattr(process, 'pid', None)} on {host}" if host else ""
     uuid = getattr(process, "uuid", "?")
-    return escape(f"process {uuid}: {engine} {build}{place}, detail {getattr(process, 'detail', None) or 'unknown'}")
+    detail = getattr(process, "detail", None) or "unknown"
+    return escape(f"process {uuid}: {engine} {build}{place}, detail {detail}")
 
 
 def headline(verdict: Verdict, paint: Paint = plain) -> str:
@@ -78,8 +81,8 @@ def headline(verdict: Verdict, paint: Paint = plain) -> str:
     evidence = verdict.evidence
     if verdict.name == "clean":
         claims = ", ".join(evidence.invariants)
-        text = f"{_count(evidence.settled, 'life').replace('lifes', 'lives')} of {_count(evidence.rooms, 'room')}"
-        return paint("CLEAN", "green") + f": {text} settled; {claims} hold; every needed seam was there, no rows lost"
+        text = f"all {_count(evidence.rooms, 'room')} settled; {claims} hold"
+        return paint("CLEAN", "green") + f": {text}; every needed seam was installed and no rows were lost"
     if verdict.name == "cannot_tell":
         return paint("CANNOT TELL", "yellow") + f": {escape(verdict.reasons[0])}"
     return paint("VIOLATION", "red") + f": {_summary(verdict.findings)}"
@@ -119,11 +122,15 @@ def _findings(findings: Sequence[Finding], paint: Paint) -> list[str]:
 def _group(kind: str, group: Sequence[Finding]) -> str:
     head = ["room", "role", "state", "since", "blocked on", "certainty"]
     lines = [
-        [str(each.room), each.role, each.state.label, utc(each.since.wall_ns) or "-", each.blocked_on, each.certainty]
+        [str(each.room), each.role, each.state.label, _since(each), each.blocked_on, each.certainty]
         for each in group
     ]
     title = f"{len(group)} findings of kind {kind.replace('_', ' ')}; the first one is told below"
     return f"{title}\n{indent(grid([head, *lines]))}"
+
+
+def _since(finding: Finding) -> str:
+    return utc(finding.since.wall_ns) or "-"
 
 
 def _finding(finding: Finding, paint: Paint, *, with_story: bool) -> str:
@@ -133,13 +140,14 @@ def _finding(finding: Finding, paint: Paint, *, with_story: bool) -> str:
     else:
         decisive = [step for step in finding.story if step.decisive]
         lines += ["", "  the steps that decide, of the story above:"]
-        lines += [f"  {line}" for line in story_lines(decisive, paint)]
+        lines += [f"  {line}" for line in story_lines(decisive, paint, finding.story[0].event)]
     return "\n".join([*lines, "", *(f"  {line}" for line in outcome(finding))])
 
 
 def title(finding: Finding) -> str:
     """The finding in one line."""
-    return escape(f"{finding.kind.replace('_', ' ')} (by {finding.certainty}): room {finding.room}, {finding.claim}")
+    kind = finding.kind.replace("_", " ")
+    return escape(f"{kind} (by {finding.certainty}): room {finding.room}, {finding.claim}")
 
 
 def facts(finding: Finding) -> list[str]:
@@ -148,24 +156,25 @@ def facts(finding: Finding) -> list[str]:
     gauge = f" (gauge {GAUGES[finding.queue]})" if finding.queue in GAUGES else ""
     return [
         f"since       {utc(finding.since.wall_ns) or 'an unknown time'} (seq {finding.since.seq})",
-        escape(f"where       {finding.role}, rank {ranks}, process {finding.process}, life {finding.incarnation}"),
+        escape(f"where       {finding.role} rank {ranks}, process {finding.process}"),
+        f"life        {finding.incarnation} of this room id",
         f"state       {finding.state.label}",
         f"queue       {finding.queue or 'none of the transfer queues'}{gauge}",
         f"blocked on  {finding.blocked_on}",
-        *(escape(f"because     {reason}") for reason in finding.reasons),
+        *(line for reason in finding.reasons for line in wrapped("because", reason)),
     ]
 
 
-def story_lines(story: Sequence[Step], paint: Paint = plain) -> list[str]:
+def story_lines(story: Sequence[Step], paint: Paint = plain, start: Event | None = None) -> list[str]:
     """The numbered sentences; decisive ones are marked with ``>``, reasons stand below their step."""
     lines: list[str] = []
-    start = next((step.event for step in story), None)
+    start = start or next((step.event for step in story), None)
     for step in story:
         mark = ">" if step.decisive else " "
         text = f"{mark}{step.n:3d}. {_relative(step.event, start):>12}  {escape(step.text)}"
         lines.append(paint(text, "bold") if step.decisive else text)
         if step.why:
-            lines.append(f"{'':19}{escape(step.why)}")
+            lines.append(f"{'':20}{escape(step.why)}")
     return lines
 
 
@@ -178,7 +187,14 @@ def _relative(event: Event, start: Event | None) -> str:
 
 def outcome(finding: Finding) -> list[str]:
     """What follows, and the remedy."""
-    return [*(escape(f"implies     {each}") for each in finding.implies), escape(f"remedy      {finding.remedy}")]
+    told = [line for each in finding.implies for line in wrapped("implies", each)]
+    return [*told, *wrapped("remedy", finding.remedy)]
+
+
+def wrapped(name: str, text: str) -> list[str]:
+    """A named paragraph, twelve columns in."""
+    head, rest = name.ljust(12), " " * 12
+    return wrap(escape(text), WIDTH, initial_indent=head, subsequent_indent=rest, break_long_words=False)
 
 
 # ---------------------------------------------------------------------------------------- one room
@@ -188,7 +204,6 @@ def room_text(
     room: Room,
     findings: Sequence[Finding],
     notes: Sequence[Note],
-    context: Context,
     path: str,
     paint: Paint = plain,
 ) -> str:
@@ -196,12 +211,17 @@ def room_text(
     about = [each for each in findings if each.room == room.room]
     blocks = [f"room {room.room} (0x{room.room:x}): {_lives(room)}"]
     blocks += [_life(life, room, about, paint) for life in _tellers(room)]
-    blocks += ["\n".join([paint(title(each), "bold"), *(f"  {x}" for x in facts(each) + outcome(each))]) for each in about]
+    blocks += [_summarized(each, paint) for each in about]
     if not about:
         blocks.append(_healthy(room))
     blocks.append(_listed("notes", (note.text for note in notes if note.room == room.room)))
     blocks.append(_next_of_room(room.room, path, bool(about)))
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _summarized(finding: Finding, paint: Paint) -> str:
+    lines = [*facts(finding), *outcome(finding)]
+    return "\n".join([paint(title(finding), "bold"), *(f"  {line}" for line in lines)])
 
 
 def _lives(room: Room) -> str:
@@ -214,9 +234,9 @@ def _tellers(room: Room) -> tuple[Life, ...]:
     seen: set[tuple[str, int, int]] = set()
     told = []
     for life in room.prefill or room.lives:
-        if (life.process, life.manager, life.n) not in seen:
+        if _key(life) not in seen:
             told.append(life)
-            seen |= {(each.process, each.manager, each.n) for each in lives_beside(life, room)}
+            seen |= {_key(each) for each in lives_beside(life, room)}
     return tuple(told)
 
 
@@ -227,7 +247,8 @@ def _life(life: Life, room: Room, findings: Iterable[Finding], paint: Paint) -> 
     lines = [escape(f"life {life.n} ({life.role}): {_ending(life)}")]
     start = next((step.event for step in story), None)
     for step in story:
-        line = f"{'>' if step.decisive else ' '}{step.n:3d}. {_clocks(step.event, start)}  {escape(step.text)}{_detail(step.event)}"
+        head = f"{'>' if step.decisive else ' '}{step.n:3d}. {_clocks(step.event, start)}"
+        line = f"{head}  {escape(step.text)}{_detail(step.event)}"
         lines.append(paint(line, "bold") if step.decisive else line)
         if step.why:
             lines.append(f"{'':8}{escape(step.why)}")
@@ -243,7 +264,8 @@ def _ending(life: Life) -> str:
         return "cleared"
     if life.replaced:
         return "another life of the id was opened before this one was cleared"
-    return f"settled in {life.state.label}" if life.settled else f"open, in {life.state.label}, where the trace ends"
+    verb = "settled in" if life.settled else "still open where the trace ends, in"
+    return f"{verb} {life.state.label}"
 
 
 def _clocks(event: Event, start: Event | None) -> str:
@@ -257,7 +279,7 @@ def _detail(event: Event) -> str:
 
 def _healthy(room: Room) -> str:
     if any(life.open for life in room.lives):
-        return "Nothing is wrong with this room as far as the trace goes; it is still open where the trace ends."
+        return "Nothing is wrong with this room so far; it is still open where the trace ends."
     return "Nothing is wrong with this room: every life of it settled and no invariant is broken."
 
 
