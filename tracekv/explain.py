@@ -47,11 +47,12 @@ def story_of(lives: Iterable[Life], process: str, decisive: Sequence[int] = ()) 
     rows = merge(row for life in lives for row in life.events)
     kept = [row for row in rows if is_told(row) or (row.process, row.seq) in marks]
     steps: list[Step] = []
-    before: Event | None = None
+    decided: list[Event] = []
     for n, row in enumerate(kept, 1):
         marked = (row.process, row.seq) in marks
-        steps.append(Step(n, row, sentence(row), marked, _why(row, before, kept[: n - 1], marked)))
-        before = row if marked else before
+        why = _why(row, decided if marked else [], kept[: n - 1])
+        steps.append(Step(n, row, sentence(row), marked, why))
+        decided += [row] if marked else []
     return tuple(steps)
 
 
@@ -83,8 +84,9 @@ def merge(rows: Iterable[Event]) -> list[Event]:
 _MESSAGES = {Op.ABORT_RECEIVED: Op.ABORT_SENT, Op.META_RECEIVED: Op.META_SENT, Op.ACK_RECEIVED: Op.ACK_SENT}
 
 
-def _why(row: Event, before: Event | None, told: Sequence[Event], marked: bool) -> str | None:
-    if marked and before is not None and before.process == row.process:
+def _why(row: Event, decided: Sequence[Event], told: Sequence[Event]) -> str | None:
+    before = _compared(row, [each for each in decided if each.process == row.process])
+    if before is not None and before.thread != row.thread:
         return order_in_process(before, row)
     sent = _sender_of(row, told)
     if sent is not None:
@@ -92,6 +94,14 @@ def _why(row: Event, before: Event | None, told: Sequence[Event], marked: bool) 
     if told and told[-1].process != row.process:
         return "another process: ordered by the wall clocks alone, so the two may be concurrent"
     return None
+
+
+def _compared(row: Event, decided: Sequence[Event]) -> Event | None:
+    """The earlier step that a decisive one is measured against: what it overwrote, else the last of another thread."""
+    written = [each for each in decided if each.op == Op.STATUS_WRITTEN and each.new == row.old]
+    if row.op == Op.STATUS_WRITTEN and written:
+        return written[-1]
+    return next((each for each in reversed(decided) if each.thread != row.thread), None)
 
 
 def order_in_process(before: Event, row: Event) -> str:

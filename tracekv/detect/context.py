@@ -60,7 +60,12 @@ class Context:
         return int(getattr(manager, "tp_size", None) or 1) * int(getattr(manager, "pp_size", None) or 1)
 
     def ranks(self, life: Life) -> tuple[Life, ...]:
-        """The lives of all ranks of this life's role in its time, itself included."""
+        """The lives of all ranks of this life's role in its time, itself included.
+
+        Where one rank polls alone, another process with the same room is no rank of it.
+        """
+        if self.ranks_expected(life) == 1:
+            return (life,)
         return ranks_of(life, self.rooms[life.room].lives)
 
     def build_of(self, life: Life) -> str | None:

@@ -15,7 +15,7 @@ from tracekv.detect.blocked import blocked_on, queue_of
 from tracekv.detect.context import SECOND_NS, Context
 from tracekv.detect.observed import Sighting, sight
 from tracekv.detect.policies import Fitting, fitting
-from tracekv.detect.resurrection import overwrites_terminal
+from tracekv.detect.resurrection import overwrites_terminal, terminal_write
 from tracekv.event import Event, Op, State
 from tracekv.finding import PROOF, SUSPICION, Finding
 from tracekv.machine import Policy, Proof, RoomState, settles
@@ -197,10 +197,13 @@ def _finding(
 
 
 def decisive(life: Life, since: Event) -> tuple[int, ...]:
-    """The rows without which the room would not hang: the pop, the overwriting write, the last move."""
+    """The rows without which the room would not hang: the pop, the overwritten write and its successor,
+    and the last move."""
     pop = [row.seq for row in life.body if row.op == Op.PEER_POPPED and row.thread == "bootstrap"]
-    lifted = [row.seq for row in life.body if overwrites_terminal(row)]
-    return tuple(sorted({*pop[-1:], *lifted[-1:], since.seq}))
+    lifted = [(at, row) for at, row in enumerate(life.body) if overwrites_terminal(row)][-1:]
+    overwritten = [terminal_write(life.body[:at], row.old) for at, row in lifted]
+    found = [*(row for _, row in lifted), *(row for row in overwritten if row is not None), since]
+    return tuple(sorted({*pop[-1:], *(row.seq for row in found)}))
 
 
 DETECTOR = Detector(

@@ -52,7 +52,10 @@ class Evidence:
 
 
 def fitting(label: str | None, backend: str | None, lives: Iterable[Life]) -> Fitting:
-    """The policies under which a proof must hold, for a process with this label and these prefill lives."""
+    """The policies under which a proof must hold.
+
+    ``label`` and ``backend`` are the process's own words, ``lives`` the prefill lives of one manager.
+    """
     evidence = evidence_of(lives)
     known = POLICIES.get(MOONCAKE if backend == MOONCAKE else label or "")
     if known is not None and evidence.allows(known):

@@ -22,7 +22,7 @@ def find(life: Life, context: Context) -> Found:
     notes: list[Note] = []
     rows = life.body
     for at, row in enumerate(rows):
-        if not overwrites_terminal(row):
+        if not overwrites_terminal(row) or _of_earlier_life(life, rows[:at], row):
             continue
         healer = _healer(rows, at)
         if healer is not None:
@@ -38,6 +38,11 @@ def overwrites_terminal(row: Event) -> bool:
         return False
     old = as_state(row.old)
     return old is not None and old.terminal
+
+
+def _of_earlier_life(life: Life, before: tuple[Event, ...], row: Event) -> bool:
+    """A life that opens over what an earlier one left uncleared resurrects nothing of its own."""
+    return life.n > 0 and terminal_write(before, row.old) is None
 
 
 def _healer(rows: tuple[Event, ...], at: int) -> Event | None:
