@@ -6,6 +6,7 @@ trace, the steps that decide are marked, and where only clocks order two rows th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -47,11 +48,12 @@ def story_of(lives: Iterable[Life], process: str, decisive: Sequence[int] = ()) 
     rows = merge(row for life in lives for row in life.events)
     kept = [row for row in rows if is_told(row) or (row.process, row.seq) in marks]
     steps: list[Step] = []
+    processes = {row.process for row in kept}
     decided: list[Event] = []
     for n, row in enumerate(kept, 1):
         marked = (row.process, row.seq) in marks
         why = _why(row, decided if marked else [], kept[: n - 1])
-        steps.append(Step(n, row, sentence(row), marked, why))
+        steps.append(Step(n, row, sentence(row, several=len(processes) > 1), marked, why))
         decided += [row] if marked else []
     return tuple(steps)
 
@@ -66,17 +68,25 @@ def is_told(row: Event) -> bool:
 
 
 def merge(rows: Iterable[Event]) -> list[Event]:
-    """One order: inside a process its own, across processes the wall clock, never against a process's own."""
+    """One order: inside a process its own, across processes messages first and then the wall clocks."""
     by_process: dict[str, list[Event]] = {}
     for row in rows:
         by_process.setdefault(row.process, []).append(row)
-    lanes = [sorted(lane, key=lambda row: row.seq) for lane in by_process.values()]
+    lanes = [deque(sorted(lane, key=lambda row: row.seq)) for lane in by_process.values()]
     merged: list[Event] = []
     while lanes:
-        lane = min(lanes, key=lambda each: (each[0].wall_ns or 0, each[0].process))
-        merged.append(lane.pop(0))
+        ready = [lane for lane in lanes if not _awaits_message(lane[0], lanes)] or lanes
+        lane = min(ready, key=lambda each: (each[0].wall_ns or 0, each[0].process))
+        merged.append(lane.popleft())
         lanes = [each for each in lanes if each]
     return merged
+
+
+def _awaits_message(head: Event, lanes: Sequence[Iterable[Event]]) -> bool:
+    """Whether another process has still to send what this row receives, whatever the clocks say."""
+    sent = _MESSAGES.get(head.op)
+    rows = (row for lane in lanes for row in lane)
+    return sent is not None and any(row.op == sent and row.process != head.process for row in rows)
 
 
 # ---------------------------------------------------------------------------------- why this order
@@ -97,7 +107,7 @@ def _why(row: Event, decided: Sequence[Event], told: Sequence[Event]) -> str | N
 
 
 def _compared(row: Event, decided: Sequence[Event]) -> Event | None:
-    """The earlier step that a decisive one is measured against: what it overwrote, else the last of another thread."""
+    """The earlier step that a decisive one is compared with: what it overwrote, or another thread's last."""
     written = [each for each in decided if each.op == Op.STATUS_WRITTEN and each.new == row.old]
     if row.op == Op.STATUS_WRITTEN and written:
         return written[-1]
@@ -145,9 +155,10 @@ def what(row: Event) -> str:
     }.get(row.op, f"{row.op}{chunk}")
 
 
-def sentence(row: Event) -> str:
-    """One row as a sentence."""
-    return f"{who(row)} {_predicate(row)}"
+def sentence(row: Event, *, several: bool = False) -> str:
+    """One row as a sentence; with ``several`` processes it names its own."""
+    place = f" of process {row.process}" if several else ""
+    return f"{who(row)}{place} {_predicate(row)}"
 
 
 def _predicate(row: Event) -> str:

@@ -67,7 +67,8 @@ class Recording:
         import pandas
 
         found = self.verdict.findings
-        frame = pandas.DataFrame([[getattr(each, name) for name in _COLUMNS] for each in found], columns=_COLUMNS)
+        cells = [[getattr(each, name) for name in _COLUMNS] for each in found]
+        frame = pandas.DataFrame(cells, columns=_COLUMNS)
         rooms = pandas.array([each.room for each in found], dtype="UInt64")
         return frame.assign(room=rooms, state=[each.state.label for each in found])
 

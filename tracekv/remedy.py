@@ -49,7 +49,7 @@ def _after_ghost(finding: Finding) -> tuple[str, ...]:
 
 
 def _after_false_success(finding: Finding) -> tuple[str, ...]:
-    return ("the client's abort had no effect on this side", "the two sides may disagree about the room's end")
+    return ("the abort had no effect on this side", "the two sides may disagree about the room's end")
 
 
 def remedy(finding: Finding, life: Life, context: Context) -> str:

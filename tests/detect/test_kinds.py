@@ -1,8 +1,11 @@
 """Each kind against bad histories and near-identical innocent ones."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.memory import ABORTED, HEALED, HEALTHY, PIN, trace
+from tests.memory import ABORTED, HEALED, HEALTHY, PIN, Memory, trace
+from tracekv.story import recording
 from tracekv.verdict import analyze
 
 OPEN = "S:init B:info B:ctl"
@@ -133,3 +136,11 @@ def test_success_after_an_abort_is_found(line: str) -> None:
 )
 def test_success_without_an_abort_of_its_own_is_not(line: str) -> None:
     assert "false_success" not in names(line)
+
+
+def test_a_success_that_may_have_preceded_the_abort_is_a_suspicion() -> None:
+    rows = recording(f"{OPEN} {SENT} B:abort W:set4 S:poll4 S:clear")
+    at = next(n for n, row in enumerate(rows) if row.new == 4)
+    rows[at] = replace(rows[at], seq_before=rows[at].seq - 2)
+    (found,) = analyze(Memory(rows)).findings
+    assert (found.kind, found.certainty) == ("false_success", "suspicion")

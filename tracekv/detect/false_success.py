@@ -10,7 +10,7 @@ from tracekv.detect.base import Detector, Found, finding
 from tracekv.detect.blocked import NOTHING
 from tracekv.detect.context import Context
 from tracekv.event import Event, Op, State
-from tracekv.finding import PROOF
+from tracekv.finding import PROOF, SUSPICION
 from tracekv.rooms import Life
 
 _ABORTS = frozenset({Op.ABORT_RECEIVED, Op.ABORT_REQUESTED, Op.ABORT_SENT})
@@ -30,7 +30,7 @@ def find(life: Life, context: Context) -> Found:
                 life,
                 context,
                 success,
-                certainty=PROOF,
+                certainty=SUSPICION if concurrent(abort, success) else PROOF,
                 state=State.SUCCESS,
                 blocked_on=NOTHING,
                 claim=f"the room ended in Success although it had been aborted before ({what})",
@@ -39,6 +39,13 @@ def find(life: Life, context: Context) -> Found:
             ),
         )
     )
+
+
+def concurrent(abort: Event, success: Event) -> bool:
+    """Whether the write could not be numbered at its effect, and may have preceded the abort after all."""
+    if success.old == State.FAILED or success.seq_before is None:
+        return False
+    return success.seq_before < abort.seq
 
 
 def success_that_stayed(life: Life) -> Event | None:

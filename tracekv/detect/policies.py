@@ -60,7 +60,8 @@ def fitting(label: str | None, backend: str | None, lives: Iterable[Life]) -> Fi
     known = POLICIES.get(MOONCAKE if backend == MOONCAKE else label or "")
     if known is not None and evidence.allows(known):
         return Fitting({label or MOONCAKE: known}, f"the process says that it is build {label}")
-    why = "the process's build is not known" if known is None else f"the rows contradict the build label {label}"
+    contradicted = f"the rows contradict the build label {label}"
+    why = "the process's build is not known" if known is None else contradicted
     allowed: dict[str, Policy] = {}
     for name, policy in POLICIES.items():
         if name != MOONCAKE and evidence.allows(policy):
