@@ -1,9 +1,9 @@
 """The four programs: for each label the gate before its event, and what the event does.
 
-A label names the one event that its actor performs next; the function beside it performs that
-event on a :class:`~tracekv.machine.run.Run`, and all code up to the next gate, and returns the next label.  The order of
-the labels of an actor is the order of the lines in SGLang's own source; what a build does
-otherwise is asked of the :class:`~tracekv.machine.policy.Policy`, nowhere else.
+A label names the one event that its actor performs next.  The function beside it performs that
+event on a :class:`~tracekv.machine.run.Run`, and all code up to the next gate, and returns the next
+label.  The order of the labels of an actor is the order of the lines in SGLang's own source; what
+a build does otherwise is asked of the :class:`~tracekv.machine.policy.Policy`, nowhere else.
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ HINT: Final = "pip install --no-deps nixl-cu12==1.5.1"
 PAGES: Final = 1024
 PAGE_BYTES: Final = 4096
 AUX_BYTES: Final = 64
-DEADLINE_S: Final = 5.0
 
 Bytes = NDArray[np.uint8]
 
@@ -146,7 +145,7 @@ class Agents:
         agent.transfer(handle)
         return Transfer(handle, tag, size)
 
-    def settle(self, transfer: Transfer, deadline_s: float = DEADLINE_S) -> None:
+    def settle(self, transfer: Transfer, deadline_s: float) -> None:
         """Drive both agents until the transfer is done and decode was notified of it.
 
         Raises
@@ -159,7 +158,7 @@ class Agents:
         limit = time.monotonic() + deadline_s
         done = False
         while not (done and transfer.tag in self._notified):
-            if time.monotonic() > limit:
+            if time.monotonic() >= limit:
                 raise TransferStuck(f"no end after {deadline_s:g} s; done at the sender: {done}")
             done = self._done(transfer)
             for tags in self._decode.agent.get_new_notifs().values():

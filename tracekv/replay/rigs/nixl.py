@@ -22,6 +22,7 @@ from tracekv.replay.rigs.cargo import Cargo
 from tracekv.replay.rigs.receiver import Receiver
 from tracekv.seams import SEAM_NAMES
 
+DEADLINE_S: Final = 5.0
 PREFILL: Final = 0
 DECODE: Final = 1
 
@@ -73,6 +74,8 @@ class NixlRig:
         makes the room ids repeatable; they are drawn by the system otherwise.
     agents
         a pair of one's own; the process's shared pair otherwise.
+    deadline_s
+        seconds after which a transfer that has not settled raises :class:`Stalled`.
 
     Raises
     ------
@@ -83,7 +86,13 @@ class NixlRig:
     manager = "model"
 
     def __init__(
-        self, build: str, recorder: Recorder, *, seed: int | None = None, agents: Agents | None = None
+        self,
+        build: str,
+        recorder: Recorder,
+        *,
+        seed: int | None = None,
+        agents: Agents | None = None,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         if build not in POLICIES:
             raise UsageError(f"the model knows no build {build!r}", hint="one of: " + ", ".join(POLICIES))
@@ -91,6 +100,7 @@ class NixlRig:
         self.policy = POLICIES[build]
         self.agents = agents or shared_agents()
         self._recorder = recorder
+        self._deadline_s = deadline_s
         self._rng: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
         self._handles = 0
         self._reusable = True
@@ -228,8 +238,9 @@ class NixlRig:
         """Drive the transfer that the worker waits for to its end; the transport's error, if any."""
         transfer = room.open[room.state.worker.at.removeprefix("worker.settle_")][1]
         try:
-            self.agents.settle(transfer)
+            self.agents.settle(transfer, self._deadline_s)
         except TransferFailed as error:
+            self._reusable = False
             return str(error)
         except TransferStuck as stuck:
             self._reusable = False
@@ -250,7 +261,7 @@ class NixlRig:
         """Let every open transfer of an ended room land; whether this rig can go on."""
         try:
             for _, transfer in room.open.values():
-                self.agents.settle(transfer)
+                self.agents.settle(transfer, self._deadline_s)
         except (TransferFailed, TransferStuck):
             return False
         return self._reusable
