@@ -27,7 +27,7 @@ import numpy as np
 
 from tracekv.errors import UsageError
 from tracekv.record.recorder import Gate, Recorder
-from tracekv.replay.rigs import agents, stubs
+from tracekv.replay.rigs import stubs, transport
 from tracekv.replay.rigs.build import Build
 from tracekv.replay.rigs.patches import module_path, patched_sources
 
@@ -106,7 +106,7 @@ class Engine:
         self.target = Memory.allocate(pages, page_bytes, layers)
 
     def _environment(self, queues: int) -> None:
-        agents.set_environment()
+        os.environ.update(transport.ENVIRONMENT)
         os.environ["SGLANG_DISAGGREGATION_QUEUE_SIZE"] = str(queues)
         os.environ["HOST_IP"] = os.environ["SGLANG_HOST_IP"] = "127.0.0.1"
 
@@ -238,14 +238,14 @@ def kv_arguments(kind: Any, memory: Memory) -> Any:
 
 def _alias_nixl() -> None:
     """``nixl._api`` with device memory mapped to DRAM and a progress thread that sleeps."""
-    api = agents.load_api()
+    api = transport.load_nixl()
     package = types.ModuleType("nixl")
     package.__path__ = []
     bindings = importlib.import_module(api.__name__.replace("_api", "_bindings"))
     sys.modules.update({"nixl": package, "nixl._api": api, "nixl._bindings": bindings})
     api.nixl_agent = on_dram(api.nixl_agent)
     api.nixl_agent_config = one_thread(api.nixl_agent_config)
-    agents.calm_progress_thread(api)
+    transport.calm_progress_thread(api)
 
 
 def on_dram(kind: Any) -> Any:
