@@ -1,0 +1,81 @@
+"""Words in a picture: cleaned, cut, measured, and placed where they cover nothing.
+
+One promise: text that comes from a trace is shown as it is, in a bounded place, and never as markup.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from dataclasses import dataclass
+from typing import Final, Sequence
+
+SIZE: Final = 8.0  # points; nothing is set smaller
+LINE: Final = 0.145  # inches from one line to the next
+
+#: For every ``Axes.text``: a dollar sign is a dollar sign.
+PLAIN: Final = {"parse_math": False, "usetex": False, "fontsize": SIZE}
+
+
+def plain(text: str, most: int) -> str:
+    """One line without control characters, of at most ``most`` characters; a cut shows as ``…``."""
+    shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= most else shown[: max(most - 1, 1)].rstrip() + "…"
+
+
+def wrapped(text: str, width: int, lines: int) -> list[str]:
+    """At most ``lines`` lines of at most ``width`` characters; a cut shows as ``…``."""
+    return textwrap.wrap(plain(text, 2000), width, max_lines=lines, placeholder=" …") if text else []
+
+
+def inches(text: str, *, bold: bool = False, size: float = SIZE) -> float:
+    """A safe guess of a line's width: no renderer is needed to lay a picture out."""
+    wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return wide * size / 72 * (0.68 if bold else 0.6)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A box of words: its left edge, its width and height, its lower edge, and the place it speaks of."""
+
+    left: float
+    low: float
+    width: float
+    height: float
+    x: float
+
+
+def flags(xs: Sequence[float], sizes: Sequence[tuple[float, float]], right: float, gap: float = 0.08) -> list[Flag]:
+    """Place boxes over their places without any overlap, as low as they can lie.
+
+    Each box starts a little left of its place, so that the leaders of later places pass under it;
+    where the page ends it is pushed back to the left.  Returned in the given order.
+    """
+    placed: dict[int, Flag] = {}
+    for i in sorted(range(len(xs)), key=lambda i: (-xs[i], -i)):
+        width, height = sizes[i]
+        left = max(0.0, min(xs[i] - 0.12, right - width))
+        low = _free_height(left, width, height, list(placed.values()), gap)
+        placed[i] = Flag(left, low, width, height, xs[i])
+    return [placed[i] for i in range(len(xs))]
+
+
+def _free_height(left: float, width: float, height: float, placed: Sequence[Flag], gap: float) -> float:
+    """The lowest height at which a box touches no other and lies over every leader that it would hide."""
+    beside = [f for f in placed if f.left < left + width + gap and left < f.left + f.width + gap]
+    under = [f.low + f.height + gap for f in placed if left <= f.x <= left + width]
+    low = max(under, default=0.0)
+    while True:
+        hit = [f for f in beside if f.low < low + height + gap and low < f.low + f.height + gap]
+        if not hit:
+            return low
+        low = max(f.low + f.height for f in hit) + gap
+
+
+def beside(taken: list[tuple[float, float]], left: float, right: float) -> bool:
+    """Whether a stretch of a line is free; if so it is taken from now on."""
+    if any(left < b and a < right for a, b in taken):
+        return False
+    taken.append((left, right))
+    return True
