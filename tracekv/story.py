@@ -36,7 +36,8 @@ promise: the rows say exactly what the line says, and ``tell(story(line))`` is t
 ``lost5``           five rows were lost
 ==================  ==========================================================================
 
-Two words have no thread: ``@8`` goes on with room 8 (decimal or hex), ``+30s`` (``ms``, ``us``) lets time pass.
+Two words have no thread: ``@8`` goes on with room 8 (decimal or hex), ``+30s`` (``ms``, ``us``) lets time
+pass.
 """
 
 from __future__ import annotations
@@ -494,8 +495,8 @@ def preamble(
 
     ``roles`` are the roles of managers 0, 1, ...; ``ranks`` overrides ``tp_size``, ``tp_rank`` and the like.
     """
-    started: dict[str, Any] = {"host": "h0", "pid": 42, "engine": "sglang", "version": "0.5.14", "detail": detail}
-    started |= {"build": build, "python": "3.11.7", "argv_digest": "0", "schema": 1}
+    started: dict[str, Any] = {"host": "h0", "pid": 42, "engine": "sglang", "version": "0.5.14"}
+    started |= {"build": build, "detail": detail, "python": "3.11.7", "argv_digest": "0", "schema": 1}
     rows: list[tuple[str, int | None, dict[str, Any]]] = [(Op.PROCESS_STARTED, None, started)]
     for number, role in enumerate(roles):
         rows.append((Op.MANAGER_STARTED, number, _manager(role) | ranks))

@@ -49,19 +49,30 @@ class Life:
     @cached_property
     def concluded(self) -> State | None:
         """The last ``conclude_state``: on decode the only place where Success shows before 0.5.23."""
-        return next((as_state(event.new) for event in reversed(self.events) if event.op == Op.CONCLUDE_SET), None)
+        return self._last_of(Op.CONCLUDE_SET)
 
     @cached_property
     def polled(self) -> State | None:
         """What the scheduler saw last."""
-        return next((as_state(event.new) for event in reversed(self.body) if event.op == Op.POLL_CHANGED), None)
+        return self._last_of(Op.POLL_CHANGED)
+
+    def _last_of(self, op: str) -> State | None:
+        return next((as_state(event.new) for event in reversed(self.body) if event.op == op), None)
 
     @property
     def settled(self) -> bool:
-        """Whether the life came to an end: cleared, replaced, or terminal."""
+        """Whether the life came to an end: cleared, replaced, terminal, or polled when it was terminal.
+
+        What the scheduler has polled as terminal is released, whatever is stored over it afterwards.
+        """
         if self.cleared is not None or self.replaced or self.state.terminal:
             return True
-        return self.concluded is not None and self.concluded.terminal
+        return any(seen is not None and seen.terminal for seen in (self.concluded_for_poll, self.polled))
+
+    @property
+    def concluded_for_poll(self) -> State | None:
+        """``conclude_state`` where the poll heeds it: a NIXL sender's poll ignores it up to 0.5.22."""
+        return self.concluded if self.role == "decode" else None
 
     @property
     def open(self) -> bool:
@@ -125,7 +136,8 @@ def state_after(events: tuple[Event, ...]) -> State:
         if event.op == Op.STATUS_DROPPED:
             return State.ABSENT
         if event.op == Op.STATUS_WRITTEN:
-            return as_state(event.new) or (State.FAILED if event.new == 0 else State.ABSENT)
+            found = as_state(event.new)
+            return State.ABSENT if found is None else found
     return State.ABSENT
 
 
