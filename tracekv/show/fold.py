@@ -8,10 +8,12 @@ was sent.  Distance is only a hint: short gaps are drawn at a least width, long 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log2
 from statistics import median
-from typing import Final, Iterable, Sequence
+from typing import Final
 
 from tracekv.event import Event, Op
 
@@ -24,9 +26,10 @@ MESSAGES: Final = (
 )
 
 READ_WIDTH: Final = 0.35
-MAX_WIDTH: Final = 3.2
-FOLD_FROM: Final = 16.0  # times the median gap
-MAX_FOLDS: Final = 12
+MAX_WIDTH: Final = 2.6
+GROWTH: Final = 0.22  # of the width, each time a gap doubles
+FOLD_FROM: Final = 60.0  # times the median gap
+MAX_FOLDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def message_pairs(rows: Sequence[tuple[int, Event]]) -> list[tuple[Event, Event]
 
 
 def _moved(by_process: dict[str, list[Event]], clocks: dict[str, list[int]]) -> dict[str, int]:
-    """How far each process's clock is moved against the first one's, for messages to arrive after they left."""
+    """How far each clock is moved against the first process's, for messages to arrive after they left."""
     at = {
         (process, event.seq): time
         for process, rows in by_process.items()
@@ -139,7 +142,7 @@ def _shift(
 
 
 def _placed(rows: Sequence[tuple[int, Event]], reads: frozenset[str], moved: dict[str, int]) -> FoldedTime:
-    gaps = [after[0] - before[0] for before, after in zip(rows, rows[1:])]
+    gaps = [after[0] - before[0] for before, after in pairwise(rows)]
     usual = median([gap for gap in gaps if gap > 0] or [1])
     limit = max(FOLD_FROM * usual, sorted(gaps, reverse=True)[MAX_FOLDS] if len(gaps) > MAX_FOLDS else 0)
     moments, folds, x = [], [], 0.0
@@ -156,7 +159,7 @@ def _placed(rows: Sequence[tuple[int, Event]], reads: frozenset[str], moved: dic
 
 def _width(gap: int, usual: float, least: float) -> float:
     """Growing with the logarithm of the gap: longer looks longer, and nothing runs off the page."""
-    return least if gap <= usual else min(least + 0.35 * log2(gap / usual), MAX_WIDTH)
+    return least if gap <= usual else min(least + GROWTH * log2(gap / usual), MAX_WIDTH)
 
 
 def duration(ns: int) -> str:

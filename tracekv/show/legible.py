@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Sequence
+from functools import lru_cache
+from typing import Final
+
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 SIZE: Final = 8.0  # points; nothing is set smaller
 LINE: Final = 0.145  # inches from one line to the next
@@ -30,9 +34,16 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 
 def inches(text: str, *, bold: bool = False, size: float = SIZE) -> float:
-    """A safe guess of a line's width: no renderer is needed to lay a picture out."""
-    wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-    return wide * size / 72 * (0.68 if bold else 0.6)
+    """A line's width from the font's own metrics: no renderer is needed to lay a picture out."""
+    return _width(text, "bold" if bold else "normal") * size / SIZE
+
+
+@lru_cache(maxsize=4096)
+def _width(text: str, weight: str) -> float:
+    font = get_font(findfont(FontProperties(weight=weight)))
+    font.set_size(SIZE, 72)
+    font.set_text(text, 0.0)
+    return float(font.get_width_height()[0]) / 64 / 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,9 @@ class Flag:
     x: float
 
 
-def flags(xs: Sequence[float], sizes: Sequence[tuple[float, float]], right: float, gap: float = 0.08) -> list[Flag]:
+def flags(
+    xs: Sequence[float], sizes: Sequence[tuple[float, float]], right: float, gap: float = 0.08
+) -> list[Flag]:
     """Place boxes over their places without any overlap, as low as they can lie.
 
     Each box starts a little left of its place, so that the leaders of later places pass under it;
@@ -73,7 +86,7 @@ def _free_height(left: float, width: float, height: float, placed: Sequence[Flag
         low = max(f.low + f.height for f in hit) + gap
 
 
-def beside(taken: list[tuple[float, float]], left: float, right: float) -> bool:
+def claim(taken: list[tuple[float, float]], left: float, right: float) -> bool:
     """Whether a stretch of a line is free; if so it is taken from now on."""
     if any(left < b and a < right for a, b in taken):
         return False

@@ -79,10 +79,12 @@ LOOKS: Final[dict[str, Look]] = {
     Op.NOTIF_RECEIVED: Look("notification", "h", PURPLE, 7, "notif"),
     Op.PEER_ADDED: Look("peer info added", "^", WHITE, 7, "add"),
     Op.POLL_CHANGED: Look("poll changed", "d", YELLOW, 7, "polls"),
-    Op.STATUS_WRITTEN: Look("status written", "s", GREY, 9, ""),
+    Op.STATUS_WRITTEN: Look("status written, in its colour", "s", GREY, 9, ""),
+    Op.PREFIX_ADDED: Look("prefix length", "1", BLACK, 10, ""),
+    Op.PREFIX_POPPED: Look("prefix length", "1", BLACK, 10, ""),
     Op.XFER_FAILED: Look("transfer failed", "X", PURPLE, 3, "failed"),
 }
-OTHER: Final = Look("other", ".", GREY, 10, "")
+OTHER: Final = Look("other row", ".", GREY, 10, "")
 
 #: Rows that change nothing: tiny ticks, and the first to go where the picture is crowded.
 READS: Final = frozenset({Op.STATUS_CHECKED, Op.PEER_CHECKED, Op.WORKER_WAITING, Op.CONTROL_WAITING})

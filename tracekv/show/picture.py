@@ -7,16 +7,17 @@ is given an end that the trace does not show.  Pure data; ``plot`` puts the ink.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from tracekv.event import Event, Op, State, state_label
 from tracekv.show.fold import Fold, FoldedTime, Moment, folded_time, message_pairs
-from tracekv.show.palette import READS
+from tracekv.show.palette import READS, word
 
 if TYPE_CHECKING:
+    from tracekv.finding import Finding
     from tracekv.rooms.life import Life, Room
-    from tracekv.verdict import Finding
 
 #: From this many rows on a picture is crowded: reads are dropped, marks thin, few words stay.
 CROWD: Final = 120
@@ -115,6 +116,7 @@ class Picture:
     says: tuple[Say, ...]
     time: FoldedTime
     lane_of: dict[Key, LaneKey]
+    life_of: dict[Key, int]
     x_of: dict[Key, float]
     crowded: bool
     dropped: int
@@ -142,6 +144,7 @@ def picture_of(room: Room, findings: Sequence[Finding] = ()) -> Picture:
         says=tuple(_says(room, findings, x_of)),
         time=time,
         lane_of=lane_of,
+        life_of={(e.process, e.seq): life.n for life in room.lives for e in life.events},
         x_of=x_of,
         crowded=len(rows) > CROWD,
         dropped=dropped,
@@ -169,7 +172,9 @@ def _sections(time: FoldedTime, lane_of: dict[Key, LaneKey]) -> tuple[Section, .
     by_section: dict[SectionKey, list[Moment]] = defaultdict(list)
     for moment in time.moments:
         by_section[lane_of[moment.event.process, moment.event.seq][0]].append(moment)
-    return tuple(Section(key, _lanes(key, by_section[key]), _bands(by_section[key])) for key in sorted(by_section))
+    return tuple(
+        Section(key, _lanes(key, by_section[key]), _bands(by_section[key])) for key in sorted(by_section)
+    )
 
 
 def _lanes(key: SectionKey, moments: Iterable[Moment]) -> tuple[Lane, ...]:
@@ -181,7 +186,9 @@ def _lanes(key: SectionKey, moments: Iterable[Moment]) -> tuple[Lane, ...]:
     def place(thread: str) -> tuple[int, str]:
         return next((i for i, name in enumerate(order) if thread.startswith(name)), len(order)), thread
 
-    return tuple(Lane((key, t), t, tuple(by_thread[t]), _bars(by_thread[t])) for t in sorted(by_thread, key=place))
+    return tuple(
+        Lane((key, t), t, tuple(by_thread[t]), _bars(by_thread[t])) for t in sorted(by_thread, key=place)
+    )
 
 
 def _bands(moments: Sequence[Moment]) -> tuple[Band, ...]:
@@ -251,22 +258,38 @@ def _arrows(time: FoldedTime, room: Room) -> list[Arrow]:
 
 def _says(room: Room, findings: Sequence[Finding], x_of: dict[Key, float]) -> list[Say]:
     """Words, most important first: the overwritten end, the findings, then the story's decisive steps."""
-    number = {(s.event.process, s.event.seq): s.n for finding in findings for s in finding.story}
+    lead = leading(findings)
+    number = {(s.event.process, s.event.seq): s.n for s in lead.story} if lead else {}
     says: list[Say] = []
     for life in room.lives:
         says += [_overwritten(event, number) for event in overwritten_ends(life)]
     told = bool(says)
-    for finding in findings:
-        if finding.kind != "resurrection" or not told:
-            says.append(_found(finding, number))
+    says += [_found(finding, number) for finding in findings if finding.kind != "resurrection" or not told]
     said = {say.at for say in says}
-    for finding in findings:
-        for step in finding.story:
-            at = (step.event.process, step.event.seq)
-            if step.decisive and at not in said:
-                said.add(at)
-                says.append(Say(f"say:step-{step.n}", at, step.text, "", step.n))
+    for say in (step for finding in findings for step in _steps(finding, room, number)):
+        if say.at not in said:
+            said.add(say.at)
+            says.append(say)
     return [say for say in says if say.at in x_of]
+
+
+def leading(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that the title names and whose story gives the numbers: the pin, where there is one."""
+    return next((f for f in findings if f.kind == "pinned"), findings[0] if findings else None)
+
+
+def _steps(finding: Finding, room: Room, number: dict[Key, int]) -> list[Say]:
+    """The decisive steps in the story's words; before a story was written, in the marks' words."""
+    if finding.story:
+        decisive = [step for step in finding.story if step.decisive]
+        return [_step((s.event.process, s.event.seq), s.text, number) for s in decisive]
+    rows = {(e.process, e.seq): e for life in room.lives for e in life.events}
+    found = [rows[finding.process, seq] for seq in finding.decisive if (finding.process, seq) in rows]
+    return [_step((e.process, e.seq), f"{thread_of(e)}: {word(e) or e.op}", number) for e in found]
+
+
+def _step(at: Key, text: str, number: dict[Key, int]) -> Say:
+    return Say(f"say:step-{number.get(at, at[1])}", at, text, "", number.get(at))
 
 
 def overwritten_ends(life: Life) -> list[Event]:
@@ -304,11 +327,13 @@ def _found(finding: Finding, number: dict[Key, int]) -> Say:
 
 def verdict_words(room: Room, findings: Sequence[Finding]) -> str:
     """The verdict in a few words.  Without findings only what the rows show: this module judges nothing."""
-    if findings:
-        first = next((f for f in findings if f.kind == "pinned"), findings[0])
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        if first.kind == "pinned":
-            return f"pinned at {state_label(first.state)}, by {first.certainty}{more}"
-        return f"{first.kind.replace('_', ' ')}{more}"
+    first = leading(findings)
+    if first:
+        kinds = dict.fromkeys(f.kind.replace("_", " ") for f in findings if f.kind != first.kind)
+        words = [
+            f"{first.kind.replace('_', ' ')} at {state_label(first.state)}, by {first.certainty}",
+            *kinds,
+        ]
+        return "; ".join(words)
     ended = bool(room.lives) and all(life.cleared is not None for life in room.lives)
     return "cleared" if ended else "not cleared when the trace ends"
