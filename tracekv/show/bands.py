@@ -77,7 +77,7 @@ def _band(ink: Ink, band: Band, role: str, y: float) -> None:
     named = _band_words(ink, band, x0, x1, (y + top) / 2)
     if band.x1 is None:
         ink.fade(x1, y, top, fill.face, f"open:{role}")
-        words = "not closed\nin this trace" if named else f"{state_label(band.state)},\nnot closed here"
+        words = "not closed\nin this trace" if named else f"{state_label(band.state)},\nnot closed"
         ink.text(x1 + 0.12, (y + top) / 2, words, "open-words", va="center", linespacing=1.0, halo=True)
     elif band.closed:
         style: dict[str, Any] = {"color": BLACK, "lw": 3.2, "zorder": LABELS, "solid_capstyle": "butt"}
@@ -93,14 +93,15 @@ def _band_words(ink: Ink, band: Band, x0: float, x1: float, y: float) -> bool:
         return False
     style: dict[str, Any] = {"ha": "center", "va": "center", "color": fill.ink, "weight": "bold"}
     style["bbox"] = {"fc": fill.face, "ec": "none", "boxstyle": "square,pad=0.1"}
-    x = _off_leaders(ink, x0, x1, inches(text, bold=True) / 2 + 0.08) if text else (x0 + x1) / 2
+    x = _off_leaders(ink, x0, x1, y, inches(text, bold=True) / 2 + 0.08) if text else (x0 + x1) / 2
     ink.text(x, y, text or fill.short, "band-words", rotation=0 if text else 90, **style)
     return True
 
 
-def _off_leaders(ink: Ink, x0: float, x1: float, half: float) -> float:
+def _off_leaders(ink: Ink, x0: float, x1: float, y: float, half: float) -> float:
     """The place nearest to the band's middle at which no leader runs through its words."""
-    leaders = [flag.x for _, flag in ink.plan.says]
+    ends = ((flag.x, ink.plan.lanes[ink.picture.lane_of[say.at]][0]) for say, flag in ink.plan.says)
+    leaders = [at for at, end in ends if end < y]
     middle = (x0 + x1) / 2
     free = [
         x
@@ -128,11 +129,16 @@ def _bar(ink: Ink, lane: Lane, bar: Bar) -> None:
         ink.fade(x0, y, top, PURPLE, gid)
         ink.line([(x0, y), (x0, top)], color=BLACK, lw=1.0, zorder=BARS)
     else:
+        ink.box(x0, y, x1, top, gid, fc=PURPLE, ec=BLACK, lw=0.8, zorder=BARS)
         hatch = "xxx" if bar.failed else ""
-        ink.box(x0, y, x1, top, gid, fc=PURPLE, ec=BLACK, lw=0.8, hatch=hatch, zorder=BARS)
+        ink.box(x0, y, x1, top, fc="none", ec=(0, 0, 0, 0.4), hatch=hatch, lw=0, zorder=BARS)
     text = next((t for t in bar_words(bar) if inches(t) <= x1 - x0 - 0.08), None)
     if text and scale > 0.6:
-        ink.text(x0 + 0.05, (y + top) / 2 - 0.005, text, "xfer-words", va="center", halo=bar.failed)
+        ink.text(x0 + 0.05, (y + top) / 2 - 0.005, text, "xfer-words", va="center", bbox=_back(bar))
+
+
+def _back(bar: Bar) -> dict[str, Any] | None:
+    return {"fc": PURPLE, "ec": "none", "boxstyle": "square,pad=0.05"} if bar.failed else None
 
 
 def bar_words(bar: Bar) -> list[str]:

@@ -7,7 +7,7 @@ flattened and words keep their size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tracekv.show.legend import legend_rows
@@ -24,6 +24,8 @@ BAR: Final = 0.2
 SPACE: Final = 0.16
 FOLD_ROW: Final = 0.22
 MAX_SAYS: Final = 9
+LOW_SAYS: Final = 3  # on an Axes that is low
+LEGIBLE: Final = 0.7  # below this scale, words on lanes would touch
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Plan:
     bands: dict[int, float]  # lower edge, by number of the section
     top: float  # of the uppermost band
     says: tuple[tuple[Say, Flag], ...]
+    legend: bool
 
     def x(self, units: float) -> float:
         return GUTTER + 0.2 + units * self.per_unit
@@ -54,20 +57,31 @@ def _body_height(sections: Sequence[Section]) -> float:
 
 
 def plan_of(picture: Picture, width: float, height: float | None) -> Plan:
-    """Lay out a picture in a width, and in a height where that is given; else as high as it wants."""
-    per_unit = (width - GUTTER - 0.2 - TAIL) / max(picture.end, 1.0)
-    per_unit = min(per_unit, 2.2 * PER_UNIT)
-    says = _placed_says(picture, width, per_unit)
-    words = max((flag.low + flag.height for _, flag in says), default=0.0) + (0.2 if says else 0.0)
-    legend = LINE * 1.25 * legend_rows(picture, width) + 0.1
+    """Lay out a picture in a width, and in a height where that is given; else as high as it wants.
+
+    Where the height is too low, the steps' words go first, then the legend; what went wrong stays said.
+    """
+    strong = tuple(say for say in picture.says if not say.gid.startswith("say:step"))
+    choices = (picture.says[:MAX_SAYS], True), (strong[:MAX_SAYS], True), (strong[:LOW_SAYS], False)
+    for says, legend in choices:
+        plan = _plan(picture, width, height, says, legend)
+        if plan.scale >= LEGIBLE:
+            break
+    return plan
+
+
+def _plan(picture: Picture, width: float, height: float | None, says: Sequence[Say], legend: bool) -> Plan:
+    per_unit = min((width - GUTTER - 0.2 - TAIL) / max(picture.end, 1.0), 2.2 * PER_UNIT)
+    per_unit = max(per_unit, 0.01)
+    placed = _placed_says(picture, says, width, per_unit)
+    words = max((flag.low + flag.height for _, flag in placed), default=0.0) + (0.2 if placed else 0.0)
+    top = FOLD_ROW + words + (LINE * 1.25 * legend_rows(picture, width) if legend else 0.0) + 0.1
     natural = _body_height(picture.sections)
-    if height is None:
-        height = FOLD_ROW + natural + words + legend
-    scale = max((height - FOLD_ROW - words - legend) / natural, 0.25)
-    top = FOLD_ROW + natural * scale
-    lanes, bands = _stacked(picture.sections, top, scale)
-    lifted = tuple((say, Flag(f.left, f.low + top + 0.16, f.width, f.height, f.x)) for say, f in says)
-    return Plan(width, height, per_unit, scale, lanes, bands, top, lifted)
+    scale = 1.0 if height is None else min(max((height - top) / max(natural, 0.1), 0.25), 1.6)
+    roof = FOLD_ROW + natural * scale
+    lanes, bands = _stacked(picture.sections, roof, scale)
+    lifted = tuple((say, replace(flag, low=flag.low + roof + 0.16)) for say, flag in placed)
+    return Plan(width, height or top + natural, per_unit, scale, lanes, bands, roof, lifted, legend)
 
 
 def _stacked(
@@ -94,15 +108,16 @@ def _stacked(
     return lanes, bands
 
 
-def _placed_says(picture: Picture, width: float, per_unit: float) -> list[tuple[Say, Flag]]:
-    says = picture.says[:MAX_SAYS]
+def _placed_says(
+    picture: Picture, says: Sequence[Say], width: float, per_unit: float
+) -> list[tuple[Say, Flag]]:
     xs = [GUTTER + 0.2 + picture.x_of[say.at] * per_unit for say in says]
     sizes = []
     for say in says:
         head, body = say_lines(say)
         wide = max([inches(t, bold=True) for t in head] + [inches(t) for t in body])
         sizes.append((wide + 0.14 + (0.24 if say.n is not None else 0), LINE * len(head + body) + 0.1))
-    return list(zip(says, flags(xs, sizes, width), strict=True))
+    return list(zip(says, flags(xs, sizes, width - 0.04), strict=True))
 
 
 def say_lines(say: Say) -> tuple[list[str], list[str]]:

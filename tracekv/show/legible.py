@@ -41,9 +41,9 @@ def inches(text: str, *, bold: bool = False, size: float = SIZE) -> float:
 @lru_cache(maxsize=4096)
 def _width(text: str, weight: str) -> float:
     font = get_font(findfont(FontProperties(weight=weight)))
-    font.set_size(SIZE, 72)
+    font.set_size(SIZE, 72 * 10)  # fine enough that hinting does not round
     font.set_text(text, 0.0)
-    return float(font.get_width_height()[0]) / 64 / 72
+    return float(font.get_width_height()[0]) / 64 / 720
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from tracekv.show.bands import draw_bands, draw_bars, draw_folds, draw_lanes
 from tracekv.show.fold import after, duration
 from tracekv.show.ink import Ink
 from tracekv.show.layout import GUTTER, PER_UNIT, TAIL, WIDTHS, Plan, plan_of
-from tracekv.show.legible import PLAIN, inches, plain
+from tracekv.show.legible import PLAIN, inches, plain, wrapped
 from tracekv.show.marks import draw_arrows, draw_marks
-from tracekv.show.palette import GREY
+from tracekv.show.palette import GREY, WHITE
 from tracekv.show.picture import Picture, picture_of, verdict_words
 from tracekv.show.words import draw_legend, draw_words
 
@@ -85,7 +85,7 @@ def _axes_in(figure: Figure, picture: Picture) -> Axes:
     """The only Axes of a figure that is made as large as the picture wants."""
     width = min(max(GUTTER + 0.2 + picture.end * PER_UNIT + TAIL, WIDTHS[0]), WIDTHS[1])
     height = plan_of(picture, width, None).height
-    left, below, above = 0.15, 0.62, 0.5
+    left, below, above = 0.15, 0.66, 0.5
     figure.set_size_inches(width + 2 * left, height + below + above)
     full_w, full_h = figure.get_size_inches()
     return figure.add_axes((left / full_w, below / full_h, width / full_w, height / full_h))
@@ -97,6 +97,8 @@ def _draw(ax: Axes, picture: Picture) -> None:
     ax.set_xlim(0, plan.width)
     ax.set_ylim(0, plan.height)
     ax.set_yticks([])
+    ax.grid(False)
+    ax.set_facecolor(WHITE)
     for side in ("left", "right", "top"):
         ax.spines[side].set_visible(False)
     ink = Ink(ax, picture, plan)
@@ -135,13 +137,16 @@ def _ticks(ax: Axes, picture: Picture, plan: Plan) -> None:
         if all(abs(x - other) > (inches(label) + inches(text)) / 2 + 0.08 for other, text in chosen.items()):
             chosen[x] = label
     ax.set_xticks(list(chosen), list(chosen.values()), fontsize=8, usetex=False)
-    ax.set_xlabel(plain(_axis_words(picture), 240), loc="left", **_text())
+    words = wrapped(_axis_words(picture), max(int(plan.width / 0.072), 40), 3)
+    ax.set_xlabel("\n".join(words), loc="left", **_text())
 
 
 def _axis_words(picture: Picture) -> str:
     first = picture.time.moments[0].event if picture.time.moments else None
     words = ["time after the first row" + (f" ({_wall(first)})" if first else "")]
     words.append("order is exact within a process, distances are not to scale")
+    if len({moment.event.process for moment in picture.time.moments}) > 1:
+        words.append("between processes the clocks order")
     if picture.folds:
         words.append(f"silences from {duration(min(fold.ns for fold in picture.folds))} on are folded (≈)")
     if picture.time.moved_ns:

@@ -58,7 +58,7 @@ def _lines(ink: Ink, x: float, top: float, lines: list[str], gid: str, **style: 
 def draw_legend(ink: Ink) -> None:
     """Every kind that occurs, in a few rows under the title."""
     handles = legend_handles(ink.picture)
-    if not handles:
+    if not handles or not ink.plan.legend:
         return
     em = SIZE / 72  # the legend measures in font sizes
     style: dict[str, Any] = {
