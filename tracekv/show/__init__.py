@@ -1,1 +1,1 @@
-"""Every way to tell a result to a person or a program: one output, one file.  Analyses nothing."""
+"""Outputs: one file a form.  Each is a pure function from findings and rooms to text, data or axes."""

@@ -76,7 +76,7 @@ def _band(ink: Ink, band: Band, role: str, y: float) -> None:
     ink.line([(x0, y), (x0, top)], color=BLACK, lw=1.0, zorder=BANDS)
     named = _band_words(ink, band, x0, x1, (y + top) / 2)
     if band.x1 is None:
-        ink.fade(x1, y, top, fill.face, f"open:{role}")
+        ink.fade(x1, y, top, fill.face, f"open:{role}", BANDS)
         words = "not closed\nin this trace" if named else f"{state_label(band.state)},\nnot closed"
         ink.text(x1 + 0.12, (y + top) / 2, words, "open-words", va="center", linespacing=1.0, halo=True)
     elif band.closed:
@@ -126,8 +126,8 @@ def _bar(ink: Ink, lane: Lane, bar: Bar) -> None:
     x0, x1 = ink.x(bar.x0), ink.plan.width if bar.x1 is None else ink.x(bar.x1)
     gid = f"xfer:{'?' if bar.handle is None else bar.handle}"
     if bar.x1 is None:
-        ink.fade(x0, y, top, PURPLE, gid)
         ink.line([(x0, y), (x0, top)], color=BLACK, lw=1.0, zorder=BARS)
+        ink.fade(x0, y, top, PURPLE, gid, BARS)
     else:
         ink.box(x0, y, x1, top, gid, fc=PURPLE, ec=BLACK, lw=0.8, zorder=BARS)
         hatch = "xxx" if bar.failed else ""

@@ -78,13 +78,17 @@ class Ink:
         if lines:
             self.ax.add_artist(LineCollection(list(lines), gid=self.gid(gid), **style))
 
-    def fade(self, x0: float, y0: float, y1: float, colour: str, gid: str) -> None:
-        """From x0 to the edge, thinning out to nothing: the trace ends here, not the thing."""
+    def fade(self, x0: float, y0: float, y1: float, colour: str, gid: str, zorder: int) -> None:
+        """From x0 to the edge, thinning out to nothing: the trace ends here, not the thing.
+
+        Vector backends merge images that are drawn one after another into one without an id: draw
+        something else on the same ``zorder`` first.
+        """
         pixels = np.ones((1, 64, 4))
         pixels[..., :3] = to_rgb(colour)
         pixels[..., 3] = np.linspace(0.9, 0.0, 64) ** 1.4
         extent = (x0, self.plan.width, y0, y1)
-        image = AxesImage(self.ax, extent=extent, interpolation="bilinear", zorder=BANDS, origin="lower")
+        image = AxesImage(self.ax, extent=extent, interpolation="bilinear", zorder=zorder, origin="lower")
         image.set_data(pixels)
         image.set_gid(self.gid(gid))
         image.set_clip_path(self.ax.patch)

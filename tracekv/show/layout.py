@@ -116,7 +116,7 @@ def _placed_says(
     for say in says:
         head, body = say_lines(say)
         wide = max([inches(t, bold=True) for t in head] + [inches(t) for t in body])
-        sizes.append((wide + 0.14 + (0.24 if say.n is not None else 0), LINE * len(head + body) + 0.1))
+        sizes.append((wide + 0.18 + (0.24 if say.n is not None else 0), LINE * len(head + body) + 0.1))
     return list(zip(says, flags(xs, sizes, width - 0.04), strict=True))
 
 

@@ -29,8 +29,13 @@ def plain(text: str, most: int) -> str:
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """At most ``lines`` lines of at most ``width`` characters; a cut shows as ``…``."""
-    return textwrap.wrap(plain(text, 2000), width, max_lines=lines, placeholder=" …") if text else []
+    """At most ``lines`` lines of at most ``width`` characters, evenly filled; a cut shows as ``…``."""
+    cleaned = plain(text, 2000)
+    whole = textwrap.wrap(cleaned, width)
+    if len(whole) > lines:
+        return textwrap.wrap(cleaned, width, max_lines=lines, placeholder=" …")
+    narrow = (textwrap.wrap(cleaned, n) for n in range(max(width // 2, 8), width))
+    return next((found for found in narrow if len(found) == len(whole)), whole)
 
 
 def inches(text: str, *, bold: bool = False, size: float = SIZE) -> float:

@@ -319,7 +319,8 @@ def _found(finding: Finding, number: dict[Key, int]) -> Say:
     at = (finding.since.process, finding.since.seq)
     if finding.kind == "pinned":
         head = f"Pinned from here: {state_label(finding.state)}, by {finding.certainty}"
-        body = f"blocked on {finding.blocked_on}"
+        queue = f"in the {finding.queue}, " if finding.queue else ""
+        body = f"{queue}blocked on {finding.blocked_on}"
     else:
         head, body = finding.kind.replace("_", " ").capitalize(), finding.claim
     return Say(f"say:{finding.kind}", at, head, body, number.get(at))

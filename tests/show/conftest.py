@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from tracekv.event import Event, Op, State
+from tracekv.finding import Finding, Step
 from tracekv.rooms import Room, lives_of
 
 EPOCH = 1_772_366_401_234_567_000
@@ -46,7 +50,7 @@ class Pen:
             thread=who.removeprefix("d."),
             mono_ns=self.now + late,
             wall_ns=EPOCH + self.now + late,
-            room=ROOM,
+            room=None if op in (Op.WORKER_WAITING, Op.CONTROL_WAITING) else ROOM,
             attrs=json.dumps(attrs) if attrs else None,
             **columns,
         )
@@ -127,6 +131,8 @@ def pinned(skew: int = 0) -> Pen:
     pen("worker-1", Op.CHUNK_DEQUEUED, 25 * US, chunk=1, last=True)
     pen("worker-1", Op.PEER_CHECKED, attrs={"call": "in", "found": False})
     pen("worker-1", Op.CHUNK_SKIPPED, chunk=1, last=True)
+    pen("worker-1", Op.WORKER_WAITING, attrs={"queue": 1, "length": 0})
+    pen("bootstrap", Op.CONTROL_WAITING)
     pen("scheduler", Op.STATUS_CHECKED, 2 * MS, old=3, attrs={"call": "poll"})
     pen("scheduler", Op.STATUS_CHECKED, 61 * S, old=3, attrs={"call": "poll"})
     return pen
@@ -201,3 +207,50 @@ def short() -> Pen:
     pen("bootstrap", Op.PEER_ADDED)
     pen.write("bootstrap", State.WAITING)
     return pen
+
+
+HISTORIES = {
+    "pinned": pinned,
+    "healthy": healthy,
+    "aborted": aborted,
+    "unfinished": unfinished,
+    "long": long,
+    "short": short,
+}
+
+
+def found_in(pen: Pen) -> list[Finding]:
+    """What the detectors say about :func:`pinned`, with a story of five steps."""
+    rows = [row for row in pen.rows if row.process == "p-0"]
+
+    def pick(op: str, **columns: Any) -> Event:
+        return next(r for r in rows if r.op == op and all(getattr(r, k) == v for k, v in columns.items()))
+
+    told = (
+        (pick(Op.ABORT_RECEIVED), "the bootstrap thread receives an ABORT for the room", False),
+        (pick(Op.STATUS_WRITTEN, new=0), "the bootstrap thread stores Failed over Transferring", True),
+        (pick(Op.PEER_POPPED), "the bootstrap thread removes the peer metadata", True),
+        (pick(Op.STATUS_WRITTEN, old=0, new=3), "worker 1 stores Transferring over Failed", True),
+        (pick(Op.CHUNK_SKIPPED), "worker 1 skips the last chunk and stores nothing", True),
+    )
+    story = tuple(Step(n, row, text, decisive) for n, (row, text, decisive) in enumerate(told, 1))
+    decisive = tuple(step.event.seq for step in story if step.decisive)
+    about: dict[str, Any] = {"certainty": "proof", "room": ROOM, "incarnation": 0, "process": "p-0"}
+    about |= {"manager": 0, "role": "prefill", "ranks": (0,), "state": State.TRANSFERRING}
+    about |= {"queue": "inflight queue", "blocked_on": "peer metadata", "story": story, "decisive": decisive}
+    lifted, skipped = story[3].event, story[4].event
+    return [
+        Finding(id="r", kind="resurrection", since=lifted, claim="Failed was overwritten", **about),
+        Finding(id="p", kind="pinned", since=skipped, claim="nothing can end this room", **about),
+    ]
+
+
+@pytest.fixture
+def history() -> Callable[[str], Pen]:
+    """A history by its name."""
+    return lambda name: HISTORIES[name]()
+
+
+@pytest.fixture
+def findings() -> Callable[[Pen], list[Finding]]:
+    return found_in
