@@ -340,7 +340,6 @@ def test_importing_brings_no_pyplot(module: str) -> None:
 
 
 def test_saving_brings_no_pyplot(tmp_path: Path) -> None:
-    code = "import sys; from tracekv.rooms import Room; from tracekv.show.picture import picture_of
-from tracekv.show.plot import save;"
+    code = "import sys; from tracekv.rooms import Room; from tracekv.show.plot import save;"
     code += "save(Room(7, ()), [], sys.argv[1]); assert 'matplotlib.pyplot' not in sys.modules"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.png")], check=True)
