@@ -117,8 +117,9 @@ def _draw(ax: Axes, picture: Picture) -> None:
 
 
 def _size(ax: Axes) -> tuple[float, float]:
+    """Width and height of the Axes in inches."""
     box = ax.get_window_extent()
-    figure = ax.get_figure(root=True)
+    figure = ax.get_figure()
     dpi = figure.dpi if figure is not None else 100.0
     return float(box.width / dpi), float(box.height / dpi)
 
