@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,14 @@ class Detector:
     """One kind of anomaly.
 
     ``claim`` states the invariant that a life keeps when nothing is found; ``invariant`` is its id in
-    ``docs/concepts/verdicts.md``; ``seams`` are the hook points without which silence proves nothing.
+    ``docs/concepts/verdicts.md``; ``seams`` are, per role, the hook points without which
+    silence proves nothing.
     """
 
     id: str
     claim: str
     invariant: str
-    seams: tuple[str, ...]
+    seams: Mapping[str, tuple[str, ...]]
     find: Callable[[Life, Context], Found]
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 from tracekv.event import Event, Op
@@ -34,9 +35,18 @@ class Context:
     managers: Mapping[tuple[str, int], Any]
     tails: Mapping[tuple[str, str], ThreadTail]
     times: Mapping[str, list[int]]
-    lossy: frozenset[str]
+    alive: Mapping[str, list[int]]
+    coverage: Mapping[tuple[str, int | None], Mapping[str, str]]
+    losses: tuple[Any, ...]
     stuck_after_ns: int
     ended: frozenset[str] = frozenset()
+    fits: dict[tuple[str, int], Any] = field(default_factory=dict)  # memory of policies.fitting
+
+    def rows_lost_during(self, life: Life) -> bool:
+        """Whether the life's process lost rows between the life's first row and the end of the trace."""
+        begin = life.first.mono_ns
+        of_process = (loss for loss in self.losses if loss.process == life.process)
+        return any(begin is None or loss.to_ns is None or loss.to_ns >= begin for loss in of_process)
 
     def manager_of(self, life: Life) -> Any | None:
         return self.managers.get((life.process, life.manager))
@@ -44,25 +54,36 @@ class Context:
     def rank_of(self, life: Life) -> int:
         """The engine rank of the life's manager, 0 where it is not described."""
         manager = self.manager_of(life)
-        return int(manager.engine_rank) if manager is not None else 0
+        return int(getattr(manager, "engine_rank", None) or 0)
 
     def ranks_expected(self, life: Life) -> int:
         """How many ranks poll this room together: tensor parallel times pipeline parallel."""
         manager = self.manager_of(life)
-        return max(1, int(manager.tp_size)) * max(1, int(manager.pp_size)) if manager is not None else 1
+        return int(getattr(manager, "tp_size", None) or 1) * int(getattr(manager, "pp_size", None) or 1)
 
     def ranks(self, life: Life) -> tuple[Life, ...]:
-        """The lives of all ranks of this life's role in its time, itself included."""
+        """The lives of all ranks of this life's role in its time, itself included.
+
+        Where one rank polls alone, another process with the same room is no rank of it.
+        """
+        if self.ranks_expected(life) == 1:
+            return (life,)
         return ranks_of(life, self.rooms[life.room].lives)
 
     def build_of(self, life: Life) -> str | None:
         process = self.processes.get(life.process)
         return getattr(process, "build", None)
 
-    def seams_missing(self, process: str, needed: Iterable[str]) -> tuple[str, ...]:
-        """Which of these seams were not installed in the process, as far as its rows say."""
-        seams: Mapping[str, str] = getattr(self.processes.get(process), "seams", {})
+    def seams_missing(self, life: Life, needed: Iterable[str]) -> tuple[str, ...]:
+        """Which of these seams were not installed for the life's manager, as far as the rows say."""
+        seams = self.seams_of(life)
         return tuple(name for name in needed if seams.get(name) != "installed")
+
+    def seams_of(self, life: Life) -> Mapping[str, str]:
+        """Seam name to state: what was said about this manager counts before the rest."""
+        of_process: Mapping[str, str] = getattr(self.processes.get(life.process), "seams", {})
+        general = self.coverage.get((life.process, None), {})
+        return {**of_process, **general, **self.coverage.get((life.process, life.manager), {})}
 
     def went_on(self, process: str, thread: str, seq: int) -> bool:
         """Whether a thread did anything after row ``seq``: what it was doing there is then over."""
@@ -74,13 +95,12 @@ class Context:
 
         A silence longer than the threshold does not count: the process may have been stopped.
         """
-        times = self.times.get(process, [])
-        at, alive, before = bisect_right(times, since_ns), 0, since_ns
-        for moment in times[at:]:
-            if moment - before <= self.stuck_after_ns:
-                alive += moment - before
-            before = moment
-        return alive
+        times, alive = self.times.get(process, []), self.alive.get(process, [])
+        at = bisect_right(times, since_ns)
+        if at == len(times):
+            return 0
+        first = times[at] - since_ns
+        return alive[-1] - alive[at] + (first if first <= self.stuck_after_ns else 0)
 
 
 @dataclass
@@ -89,6 +109,7 @@ class Survey:
 
     tails: dict[tuple[str, str], ThreadTail] = field(default_factory=dict)
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    coverage: dict[tuple[str, int | None], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     ended: set[str] = field(default_factory=set)
     rows: int = 0
     first_wall_ns: int | None = None
@@ -104,6 +125,9 @@ class Survey:
             self.last_wall_ns = max(self.last_wall_ns or event.wall_ns, event.wall_ns)
         if event.op == Op.PROCESS_ENDED:
             self.ended.add(event.process)
+        if event.op == Op.SEAM_INSTALLED:
+            seam, state = str(event.attr("seam")), str(event.attr("state"))
+            self.coverage[(event.process, event.manager)][seam] = state
         if event.thread is not None:
             self._take_thread(event, event.thread)
         return event
@@ -118,16 +142,25 @@ class Survey:
         """The context of every life in ``rooms``."""
         for times in self.times.values():
             times.sort()
+        threshold = stuck_threshold_ns(rooms.values(), stuck_after_s)
         return Context(
             rooms=rooms,
             processes=trace.processes,
             managers=trace.managers,
             tails=self.tails,
             times=self.times,
-            lossy=frozenset(loss.process for loss in trace.losses),
-            stuck_after_ns=stuck_threshold_ns(rooms.values(), stuck_after_s),
+            alive={process: alive_until(times, threshold) for process, times in self.times.items()},
+            coverage=self.coverage,
+            losses=tuple(trace.losses),
+            stuck_after_ns=threshold,
             ended=frozenset(self.ended),
         )
+
+
+def alive_until(times: list[int], longest_ns: int) -> list[int]:
+    """For each moment, how long the process was alive until then, silences beyond ``longest_ns`` left out."""
+    gaps = (after - before for before, after in pairwise(times))
+    return list(accumulate((gap if gap <= longest_ns else 0 for gap in gaps), initial=0))
 
 
 def stuck_threshold_ns(rooms: Iterable[Room], stuck_after_s: float | None = None) -> int:

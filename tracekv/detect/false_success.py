@@ -7,9 +7,10 @@ one that comes after Success, or that was meant for an earlier life of the id, i
 from __future__ import annotations
 
 from tracekv.detect.base import Detector, Found, finding
+from tracekv.detect.blocked import NOTHING
 from tracekv.detect.context import Context
 from tracekv.event import Event, Op, State
-from tracekv.finding import PROOF
+from tracekv.finding import PROOF, SUSPICION
 from tracekv.rooms import Life
 
 _ABORTS = frozenset({Op.ABORT_RECEIVED, Op.ABORT_REQUESTED, Op.ABORT_SENT})
@@ -29,24 +30,30 @@ def find(life: Life, context: Context) -> Found:
                 life,
                 context,
                 success,
-                certainty=PROOF,
+                certainty=SUSPICION if concurrent(abort, success) else PROOF,
                 state=State.SUCCESS,
-                blocked_on="nothing",
+                blocked_on=NOTHING,
                 claim=f"the room ended in Success although it had been aborted before ({what})",
                 decisive=(abort.seq, success.seq),
-                reasons=(f"{abort.op} (seq {abort.seq}) precedes Success (seq {success.seq}) in one process",),
+                reasons=(f"{abort.op} (seq {abort.seq}) precedes Success (seq {success.seq})",),
             ),
         )
     )
+
+
+def concurrent(abort: Event, success: Event) -> bool:
+    """Whether the write could not be numbered at its effect, and may have preceded the abort after all."""
+    if success.old == State.FAILED or success.seq_before is None:
+        return False
+    return success.seq_before < abort.seq
 
 
 def success_that_stayed(life: Life) -> Event | None:
     """The row that stored the Success in which the life ended."""
     found: Event | None = None
     for row in life.body:
-        if row.op == Op.STATUS_WRITTEN and row.new != row.old:
-            found = row if row.new == State.SUCCESS else None
-        elif row.op == Op.CONCLUDE_SET and life.role == "decode":
+        stored = row.op == Op.STATUS_WRITTEN and row.new != row.old
+        if stored or (row.op == Op.CONCLUDE_SET and life.role == "decode"):
             found = row if row.new == State.SUCCESS else None
     return found
 
@@ -62,7 +69,7 @@ def abort_of(life: Life) -> Event | None:
 
 
 def _of_earlier_life(life: Life, abort: Event) -> bool:
-    """Decode sends metadata before it aborts: an ABORT before this life's metadata was for the life before."""
+    """Decode sends metadata before it aborts: an ABORT before it was meant for the life before."""
     if life.n == 0 or abort.op != Op.ABORT_RECEIVED:
         return False
     meta = next((row for row in life.body if row.op == Op.META_RECEIVED), None)
@@ -73,6 +80,6 @@ DETECTOR = Detector(
     id="false_success",
     claim="A room that was aborted, or had failed, does not end in Success.",
     invariant="I7",
-    seams=("status", "control_in", "sender", "receiver"),
+    seams={"prefill": ("status", "control_in", "sender"), "decode": ("status", "receiver")},
     find=find,
 )

@@ -92,7 +92,7 @@ def _finding(
         since,
         certainty=PROOF if sure else SUSPICION,
         blocked_on="release",
-        claim=f"after the room was cleared {since.thread} brought it back: {names} stays, and nobody will drop it",
+        claim=f"after the clear {since.thread} brought the room back: {names} stays and nobody will drop it",
         decisive=(cleared, since.seq),
         reasons=_reasons(sure, cleared, since),
     )
@@ -107,6 +107,6 @@ DETECTOR = Detector(
     id="ghost_room",
     claim="A room enters the tables only by its own sender or receiver; after its clear no entry comes back.",
     invariant="I2",
-    seams=("status", "peers", "sender", "receiver"),
+    seams={"prefill": ("status", "peers", "sender"), "decode": ("status", "receiver")},
     find=find,
 )

@@ -155,6 +155,7 @@ def _dead(life: Life, context: Context) -> tuple[str, ...]:
     queues = {row.attr("queue", 0) for row in life.events if row.op == Op.CHUNK_ENQUEUED}
     workers = {row.thread for row in life.events if (row.thread or "").startswith("worker")}
     workers |= {f"worker-{queue}" for queue in queues}
-    dead = {thread for (process, thread), tail in context.tails.items() if process == life.process and tail.died}
+    tails = context.tails.items()
+    dead = {thread for (process, thread), tail in tails if process == life.process and tail.died}
     letters = (("B", {"bootstrap"}), ("W", workers))
     return tuple(letter for letter, threads in letters if threads & dead)

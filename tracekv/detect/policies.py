@@ -36,8 +36,7 @@ class Evidence:
     abort_pops: bool | None = None
     stores_over_failed: bool = False
     writes_transferring: bool = False
-    skips_without_peers: bool = False
-    skip_concludes: bool | None = None
+    skips_silently: bool = False
 
     def allows(self, policy: Policy) -> bool:
         """Whether this policy could have written the rows."""
@@ -47,19 +46,22 @@ class Evidence:
                 self.abort_pops is not None and self.abort_pops != policy.abort_pops,
                 self.stores_over_failed and policy.merge is not Merge.MAX,
                 self.writes_transferring and not policy.transferring,
-                self.skips_without_peers and policy.guard is not Guard.PEERS,
-                self.skip_concludes is not None and self.skip_concludes != policy.skip_concludes,
+                self.skips_silently and (policy.guard is not Guard.PEERS or policy.skip_concludes),
             )
         )
 
 
 def fitting(label: str | None, backend: str | None, lives: Iterable[Life]) -> Fitting:
-    """The policies under which a proof must hold for a process with this label and these prefill lives."""
+    """The policies under which a proof must hold.
+
+    ``label`` and ``backend`` are the process's own words, ``lives`` the prefill lives of one manager.
+    """
     evidence = evidence_of(lives)
     known = POLICIES.get(MOONCAKE if backend == MOONCAKE else label or "")
     if known is not None and evidence.allows(known):
         return Fitting({label or MOONCAKE: known}, f"the process says that it is build {label}")
-    why = "the process's build is not known" if known is None else f"the rows contradict the build label {label}"
+    contradicted = f"the rows contradict the build label {label}"
+    why = "the process's build is not known" if known is None else contradicted
     allowed: dict[str, Policy] = {}
     for name, policy in POLICIES.items():
         if name != MOONCAKE and evidence.allows(policy):
@@ -102,8 +104,8 @@ def _merge_worker(found: Evidence, life: Life) -> Evidence:
             found = replace(found, writes_transferring=True)
         if _stored_over_failed(life.events, at):
             found = replace(found, stores_over_failed=True)
-        if row.op == Op.CHUNK_SKIPPED:
-            found = _merge_skip(found, life, at)
+        if row.op == Op.CHUNK_SKIPPED and _skipped_silently(life, at):
+            found = replace(found, skips_silently=True)
     return found
 
 
@@ -117,27 +119,7 @@ def _stored_over_failed(rows: tuple[Event, ...], at: int) -> bool:
     return before is None or not read or before.old == State.FAILED
 
 
-def _merge_skip(found: Evidence, life: Life, at: int) -> Evidence:
-    rows = life.events[:at]
-    past = replace(life, events=rows, ghosts=())
-    if past.state.terminal and not _concluded_by_skip(rows, life.events[at]):
-        return found
-    without_peers = not peers_present(past)
-    concluded = _concluded_by_skip(rows, life.events[at])
-    return replace(
-        found,
-        skips_without_peers=found.skips_without_peers or without_peers,
-        skip_concludes=concluded if past.state is not State.ABSENT else found.skip_concludes,
-    )
-
-
-def _concluded_by_skip(rows: tuple[Event, ...], skip: Event) -> bool:
-    """Whether the worker wrote Failed between dequeuing the chunk and giving it up."""
-    for row in reversed(rows):
-        if row.thread != skip.thread:
-            continue
-        if row.op == Op.CHUNK_DEQUEUED:
-            return False
-        if row.op == Op.STATUS_WRITTEN and row.requested == State.FAILED:
-            return True
-    return False
+def _skipped_silently(life: Life, at: int) -> bool:
+    """A chunk of a room without peers was given up, and nothing terminal was written."""
+    past = replace(life, events=life.events[:at], ghosts=())
+    return past.state not in (State.ABSENT, State.FAILED, State.SUCCESS) and not peers_present(past)

@@ -8,6 +8,7 @@ are no resurrections.  One that healed before anybody saw it is told in a note, 
 from __future__ import annotations
 
 from tracekv.detect.base import Detector, Found, finding
+from tracekv.detect.blocked import NOTHING, blocked_on, queue_of
 from tracekv.detect.context import Context
 from tracekv.event import Event, Op, state_label
 from tracekv.finding import PROOF, Finding, Note
@@ -21,7 +22,7 @@ def find(life: Life, context: Context) -> Found:
     notes: list[Note] = []
     rows = life.body
     for at, row in enumerate(rows):
-        if not overwrites_terminal(row):
+        if not overwrites_terminal(row) or _of_earlier_life(life, rows[:at], row):
             continue
         healer = _healer(rows, at)
         if healer is not None:
@@ -37,6 +38,11 @@ def overwrites_terminal(row: Event) -> bool:
         return False
     old = as_state(row.old)
     return old is not None and old.terminal
+
+
+def _of_earlier_life(life: Life, before: tuple[Event, ...], row: Event) -> bool:
+    """A life that opens over what an earlier one left uncleared resurrects nothing of its own."""
+    return life.n > 0 and terminal_write(before, row.old) is None
 
 
 def _healer(rows: tuple[Event, ...], at: int) -> Event | None:
@@ -68,8 +74,9 @@ def _finding(life: Life, context: Context, before: tuple[Event, ...], row: Event
         context,
         row,
         certainty=PROOF,
-        blocked_on="nothing" if life.settled else "unknown",
-        claim=f"{old} was overwritten with {new} by {row.thread or 'an unknown thread'} before the room was cleared",
+        queue=queue_of(life) if life.open else None,
+        blocked_on=blocked_on(life, context) if life.open else NOTHING,
+        claim=f"{old} was overwritten with {new} by {row.thread} before the room was cleared",
         decisive=decisive,
         reasons=(f"the write at seq {row.seq} found {old} in the dictionary and left {new} there",),
     )
@@ -90,8 +97,8 @@ def terminal_write(before: tuple[Event, ...], value: int | None) -> Event | None
 def _note(life: Life, row: Event, healer: Event) -> Note:
     old, new = state_label(row.old), state_label(row.new)
     text = (
-        f"{old} was overwritten with {new} (seq {row.seq}) and {old} was stored again (seq {healer.seq}) before the "
-        "scheduler polled the room and before another transfer was posted: the resurrection healed"
+        f"{old} was overwritten with {new} (seq {row.seq}) and {old} was stored again (seq {healer.seq}) "
+        "before the scheduler polled the room and before another transfer was posted: the resurrection healed"
     )
     return Note("healed_resurrection", life.room, text)
 
@@ -100,7 +107,7 @@ DETECTOR = Detector(
     id="resurrection",
     claim="After Failed or Success nothing else is stored for a room before it is cleared.",
     invariant="I1",
-    seams=("status", "sender", "receiver"),
+    seams={"prefill": ("status", "sender"), "decode": ("status", "receiver")},
     find=find,
 )
 

@@ -10,7 +10,7 @@ Standard library only.
 from __future__ import annotations
 
 from tracekv.machine.policy import POLICIES, Abort, Guard, Merge, Policy
-from tracekv.machine.program import Row
+from tracekv.machine.run import Row
 from tracekv.machine.search import Ending, Proof, count, ending, explore, settles
 from tracekv.machine.state import Action, Actor, RoomState, observed, opening
 from tracekv.machine.steps import Parked, Performed, enabled, outcomes, parked, perform, step

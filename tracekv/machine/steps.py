@@ -11,12 +11,14 @@ from typing import Any
 
 from tracekv.event import Op, State
 from tracekv.machine.policy import Policy
-from tracekv.machine.program import PROGRAM, Instruction, Row, Run, decode_aborts, times_out, transfer_fails
+from tracekv.machine.program import PROGRAM, Instruction, decode_aborts, times_out, transfer_fails
+from tracekv.machine.run import Row, Run
 from tracekv.machine.state import (
     ACTORS,
     DEAD,
     DECODE_WAITING,
     FIELD_OF,
+    META,
     RESTING,
     WORKER_BUSY,
     Action,
@@ -131,8 +133,7 @@ def _arrive(run: Run, label: str) -> None:
         run.row(Op.CONTROL_WAITING)
         run.me = Actor(label)
     elif label == DEAD:
-        attrs = {"last": _last_taken(run.state.actor(run.letter))}
-        run.row(Op.THREAD_DIED, attrs, reason=run.me.error)
+        run.row(Op.THREAD_DIED, {"last": _last_taken(run)}, reason=run.me.error)
     elif label in RESTING:
         run.me = Actor(label)
     else:
@@ -146,11 +147,13 @@ def _back_at_queue(run: Run) -> None:
     run.me = Actor("worker.idle")
 
 
-def _last_taken(actor: Actor) -> str:
+def _last_taken(run: Run) -> str:
     """The operation that began the round in which a thread died."""
-    if not actor.at.startswith(("control.", "meta.", "abort.", "update.")) or actor.chunk is not None:
-        return Op.CHUNK_DEQUEUED if actor.at.startswith(("worker.", "update.")) else Op.ROOM_OPENED
-    meta = actor.at.startswith("meta.") or actor.want is State.WAITING
+    if run.letter != "B":
+        return Op.CHUNK_DEQUEUED if run.letter == "W" else Op.ROOM_OPENED
+    before = run.state.bootstrap
+    taken = run.state.frames[0] if before.at == "control.idle" else before.at.split(".")[0]
+    meta = taken == META or before.want is State.WAITING
     return Op.META_RECEIVED if meta else Op.ABORT_RECEIVED
 
 

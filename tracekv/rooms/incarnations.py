@@ -28,7 +28,7 @@ class HasRole(Protocol):
     """The part of a manager's description that is needed here."""
 
     @property
-    def role(self) -> str: ...
+    def role(self) -> str | None: ...
 
 
 class TraceLike(Protocol):
@@ -59,7 +59,7 @@ def lives_of(events: Iterable[Event], managers: Mapping[tuple[str, int], HasRole
     lives: list[Life] = []
     for (process, manager, room), rows in keyed.items():
         known = managers.get((process, manager))
-        role = known.role if known else role_from(rows)
+        role = (known.role if known else None) or role_from(rows)
         lives.extend(_Walk(process, manager, role, room).walk(rows))
     return lives
 

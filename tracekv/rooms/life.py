@@ -65,9 +65,15 @@ class Life:
 
         What the scheduler has polled as terminal is released, whatever is stored over it afterwards.
         """
-        if self.cleared is not None or self.replaced or self.state.terminal:
+        if self.cleared is not None or self.replaced or self.state.terminal or not self.entered:
             return True
         return any(seen is not None and seen.terminal for seen in (self.concluded_for_poll, self.polled))
+
+    @cached_property
+    def entered(self) -> bool:
+        """Whether the room was ever in a table here: a frame that merely passed holds nothing."""
+        entries = (Op.STATUS_WRITTEN, Op.PEER_ADDED, Op.CHUNK_ENQUEUED, Op.CHUNK_DEQUEUED, Op.XFER_POSTED)
+        return self.opened is not None or any(event.op in entries for event in self.events)
 
     @property
     def concluded_for_poll(self) -> State | None:

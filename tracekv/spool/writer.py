@@ -1,0 +1,396 @@
+"""The writing half: what a thread of a serving process calls for every row.
+
+A thread writes into a mapped, preallocated file of its own, so that nothing is locked and nothing
+is lost when the process is killed.  The promise: a row that :meth:`Lane.append` returned ``True``
+for survives SIGKILL, one that it returned ``False`` for is counted, and it never raises.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from tracekv.spool.layout import (
+    CLOSED_AT,
+    CLOSED_LANE,
+    FORKED,
+    FRAME,
+    HEADER_BYTES,
+    KIND_ROW,
+    KIND_TEXT,
+    LIMIT,
+    LOSS,
+    LOSS_AT,
+    MAX_SEGMENT,
+    MAX_TEXT,
+    MIN_SEGMENT,
+    NO_SEGMENT,
+    ROW,
+    TEXT,
+    TOO_BIG,
+    VALUE,
+    WORD,
+    cut_text,
+    pack_head,
+    segment_name,
+)
+
+_RETRY_S: Final = 1.0
+_SIGN: Final = 1 << 63
+_ROW_LENGTH: Final = ROW.size
+_ROW_STEP: Final = (8 + ROW.size + 7) & ~7
+
+
+class _Full(Exception):
+    """The segment has no room for this record."""
+
+
+class _Segment:
+    """One mapped file.  Only the lane's thread writes into it."""
+
+    def __init__(self, path: Path, size: int, head: bytes) -> None:
+        self.path = path
+        self.size = size
+        self.used = HEADER_BYTES
+        self.ids: dict[str, int] = {}
+        # Under a hidden name until the header stands: a segment that can be seen is whole.
+        hidden = path.with_name(f".{path.name}.tmp")
+        fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _reserve(fd, size)
+            self.map = mmap.mmap(fd, size)
+            self.map[: len(head)] = head
+            if path.exists():
+                raise FileExistsError(path)
+            os.rename(hidden, path)
+        except BaseException:
+            os.unlink(hidden)
+            raise
+        finally:
+            os.close(fd)
+
+    def intern(self, text: str) -> int:
+        """The id of ``text`` in this segment; writes its record when it is new.
+
+        Raises
+        ------
+        _Full
+            when the record does not fit.
+        """
+        name = len(self.ids) + 1
+        self.put(TEXT.pack(KIND_TEXT, name) + cut_text(text))
+        self.ids[text] = name
+        return name
+
+    def put(self, payload: bytes) -> None:
+        """Writes one record; it exists from the moment that its commit word is stored."""
+        start = self.used
+        body = start + 8
+        end = (body + len(payload) + 7) & ~7
+        if end >= self.size:
+            raise _Full
+        self.map[body : body + len(payload)] = payload
+        FRAME.pack_into(self.map, start, crc32(payload) << 32 | len(payload))
+        self.used = end
+
+    def wipe(self) -> None:
+        """After an append was cut short by a signal handler's exception: its bytes must not pass for a record."""
+        rest = min(self.used + _ROW_STEP + 2 * MAX_TEXT, self.size) - self.used
+        self.map[self.used : self.used + rest] = bytes(rest)
+
+    def lose(self, loss: tuple[int, int, int, int, int, int]) -> None:
+        """Two slots in turn: a kill in the middle leaves the older count."""
+        data = LOSS.pack(*loss)
+        at = LOSS_AT[loss[0] & 1]
+        self.map[at : at + LOSS.size + 4] = data + WORD.pack(crc32(data))
+
+    def close(self) -> None:
+        """Ends the segment: says how long it is, and gives back the rest of the disk.
+
+        The mapping goes first: a store into a page beyond the end of a file would be a SIGBUS.
+        """
+        self.map.close()
+        fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            used = self.used
+            while used + 8 <= self.size and (length := WORD.unpack(os.pread(fd, 4, used))[0]):
+                used = (used + 8 + length + 7) & ~7  # committed while another thread closed the lane
+            data = used.to_bytes(8, "little")
+            os.pwrite(fd, data + WORD.pack(crc32(data)), CLOSED_AT)
+            os.ftruncate(fd, used)
+        finally:
+            os.close(fd)
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Real blocks, not a hole: a mapped store into a hole on a full disk kills the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    else:
+        os.pwrite(fd, bytes(size), 0)
+
+
+class Lane:
+    """The rows of one thread, in the order in which it appended them.
+
+    Not to be shared between threads; :meth:`close` may be called from any.
+    """
+
+    def __init__(self, writer: SpoolWriter, number: int, thread: str, tid: int) -> None:
+        self._writer = writer
+        self._lane = number
+        self._thread = thread
+        self._tid = tid
+        self._number = 0
+        self._segment: _Segment | None = None
+        self._stopped = 0
+        self._retry = 0.0
+        self._loss: tuple[int, int, int, int, int, int] | None = None
+        self.lost = 0
+        self._open()
+
+    def append(
+        self,
+        *,
+        seq: int,
+        op: str,
+        mono_ns: int | None,
+        wall_ns: int | None,
+        manager: int | None = None,
+        seq_before: int | None = None,
+        room: int | None = None,
+        rid: str | None = None,
+        generation: int | None = None,
+        site: str | None = None,
+        requested: int | None = None,
+        old: int | None = None,
+        new: int | None = None,
+        chunk: int | None = None,
+        last: bool | None = None,
+        peer: str | None = None,
+        handle: int | None = None,
+        bytes: int | None = None,
+        reason: str | None = None,
+        source: str = "hook",
+        precision_ns: int | None = None,
+        attrs: str | None = None,
+    ) -> bool:
+        """Stores one row; the columns are those of :class:`tracekv.event.Event`.
+
+        Never raises.  ``True``: the row is there, whatever happens to this process.  ``False``: it
+        is lost, and counted.
+        """
+        # One long function on purpose: this is the hot path of a serving process, and each call
+        # would add a tenth to it.
+        try:
+            if self._stopped and not self._resume():
+                return self._lose(seq, mono_ns, wall_ns, self._stopped)
+            bits = (
+                (mono_ns is not None)
+                | (wall_ns is not None) << 1
+                | (seq_before is not None) << 2
+                | (room is not None) << 3
+                | (generation is not None) << 4
+                | (handle is not None) << 5
+                | (bytes is not None) << 6
+                | (precision_ns is not None) << 7
+                | (manager is not None) << 8
+                | (requested is not None) << 9
+                | (old is not None) << 10
+                | (new is not None) << 11
+                | (chunk is not None) << 12
+                | (last is not None) << 13
+            )
+            number = room or 0
+            if number >= _SIGN:  # the row's numbers are signed; a room is not
+                number -= 1 << 64
+            elif number < 0:
+                return self._lose(seq, mono_ns, wall_ns, VALUE)
+            for _ in (0, 1):
+                segment = self._segment
+                assert segment is not None
+                known = segment.ids.get
+                intern = segment.intern
+                try:
+                    data = ROW.pack(
+                            KIND_ROW, last or 0, requested or 0, old or 0, new or 0, manager or 0, bits, chunk or 0,
+                            known(op) or intern(op),
+                            known(source) or intern(source),
+                            0 if site is None else known(site) or intern(site),
+                            0 if peer is None else known(peer) or intern(peer),
+                            0 if reason is None else known(reason) or intern(reason),
+                            0 if rid is None else known(rid) or intern(rid),
+                            0 if attrs is None else known(attrs) or intern(attrs),
+                            0,
+                            seq, mono_ns or 0, wall_ns or 0, seq_before or 0, number,
+                            generation or 0, handle or 0, bytes or 0, precision_ns or 0,
+                    )  # fmt: skip
+                    start = segment.used  # what follows is put(), without the call
+                    end = start + _ROW_STEP
+                    if end >= segment.size:
+                        raise _Full
+                    segment.map[start + 8 : start + 8 + _ROW_LENGTH] = data
+                    FRAME.pack_into(segment.map, start, crc32(data) << 32 | _ROW_LENGTH)
+                    segment.used = end
+                    return True
+                except _Full:
+                    texts = (op, source, site, peer, reason, rid, attrs)
+                    if not self._roll(texts):
+                        return self._lose(seq, mono_ns, wall_ns, self._stopped or TOO_BIG)
+            return self._lose(seq, mono_ns, wall_ns, TOO_BIG)
+        except Exception:
+            return self._lose(seq, mono_ns, wall_ns, self._stopped or VALUE)
+        except BaseException:  # KeyboardInterrupt, raised in the middle: the application's, not ours
+            if self._segment is not None and not self._stopped:
+                self._segment.wipe()
+            raise
+
+    def close(self) -> None:
+        """Gives back the unused disk.  Rows appended afterwards are lost, and counted.  Never raises."""
+        if self._stopped in (CLOSED_LANE, FORKED):
+            return
+        try:
+            if self._segment is None and self._loss:
+                self._open(MIN_SEGMENT)
+            self._stopped = CLOSED_LANE
+            if self._segment is not None:
+                self._segment.close()
+        except Exception:
+            self._stopped = CLOSED_LANE
+
+    def orphan(self) -> None:
+        """In the child of a fork: the segment stays the parent's."""
+        self._segment = None
+        self._loss = None
+        self._stopped = FORKED
+
+    def _roll(self, texts: tuple[str | None, ...]) -> bool:
+        """A new segment for a row with these texts; refused where it would not fit there either."""
+        need = FRAME.size + _ROW_STEP
+        need += sum(FRAME.size + TEXT.size + 7 + len(cut_text(text)) for text in texts if text)
+        return need <= self._writer.segment_bytes - HEADER_BYTES and self._open()
+
+    def _resume(self) -> bool:
+        """Tries again now and then: a full disk may be cleared."""
+        if self._stopped in (CLOSED_LANE, FORKED) or time.monotonic() < self._retry:
+            return False
+        return self._open()
+
+    def _open(self, size: int | None = None) -> bool:
+        """The next segment; where there is none to be had, the lane stops and keeps the last one."""
+        before = self._segment
+        try:
+            path, head = self._writer.place(self._lane, self._number, self._thread, self._tid, size)
+            segment = _Segment(path, size or self._writer.segment_bytes, head)
+        except Exception as error:
+            self._stopped = LIMIT if isinstance(error, _Full) else NO_SEGMENT
+            self._retry = time.monotonic() + _RETRY_S
+            return False
+        self._segment, self._stopped = segment, 0
+        self._number += 1
+        if before is not None:
+            self._loss = None  # told in the segment before
+            before.close()
+        elif self._loss:
+            segment.lose(self._loss)
+        return True
+
+    def _lose(self, seq: int, mono_ns: int | None, wall_ns: int | None, why: int) -> bool:
+        """Counts a lost row where a reader finds the count; in memory where there is no such place."""
+        try:
+            self.lost += 1
+            n, first, start, _, wall, reason = self._loss or (0, seq, mono_ns or 0, 0, wall_ns or 0, why)
+            self._loss = (n + 1, first, start, mono_ns or 0, wall, reason)
+            if self._segment is not None:
+                self._segment.lose(self._loss)
+        except Exception:
+            self._loss = self._loss and (self._loss[0], 0, 0, 0, 0, why)
+        return False
+
+
+_WRITERS: Final[weakref.WeakSet[SpoolWriter]] = weakref.WeakSet()
+
+
+class SpoolWriter:
+    """All lanes of one process run.
+
+    Parameters
+    ----------
+    folder
+        Made when it is not there.  Where it cannot be, every row is lost and counted; nothing raises.
+    process
+        The uuid of the process run.
+    segment_bytes
+        Size of a segment, between 4 KiB and 64 MiB.
+    max_bytes
+        What all segments of this writer may take together; beyond it rows are lost and counted.
+    """
+
+    def __init__(
+        self, folder: Path, process: str, *, segment_bytes: int = 1 << 20, max_bytes: int = 1 << 30
+    ) -> None:
+        self.folder = Path(folder).absolute()
+        self.process = process
+        self.segment_bytes = min(max(segment_bytes, MIN_SEGMENT), MAX_SEGMENT) & ~7
+        self._left = max_bytes
+        self._lock = threading.Lock()
+        self._lanes: list[Lane] = []
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            pass  # every lane will say so
+        _WRITERS.add(self)
+
+    @property
+    def lost(self) -> int:
+        """Rows lost so far, in all lanes."""
+        return sum(lane.lost for lane in list(self._lanes))
+
+    def lane(self, thread: str, tid: int) -> Lane:
+        """A lane for the calling thread.  Never raises; makes its first segment now."""
+        with self._lock:
+            number = len(self._lanes)
+            lane = Lane(self, number, thread, tid)
+            self._lanes.append(lane)
+        return lane
+
+    def close(self) -> None:
+        """Closes every lane.  Never raises."""
+        for lane in list(self._lanes):
+            lane.close()
+
+    def place(self, lane: int, number: int, thread: str, tid: int, size: int | None) -> tuple[Path, bytes]:
+        """Path and header of a lane's next segment, taken out of what the writer may use.
+
+        Raises
+        ------
+        _Full
+            beyond ``max_bytes``.  A segment of an explicit size, for a loss alone, is exempt.
+        """
+        if size is None:
+            if self._left < self.segment_bytes:
+                raise _Full
+            self._left -= self.segment_bytes
+        head = pack_head(self.process, lane, number, thread, tid, size or self.segment_bytes)
+        return self.folder / segment_name(self.process, lane, number), head
+
+    def orphan(self) -> None:
+        """In the child of a fork: it needs a writer of its own."""
+        self._lock = threading.Lock()
+        for lane in self._lanes:
+            lane.orphan()
+
+
+def _orphan_all() -> None:
+    for writer in list(_WRITERS):
+        writer.orphan()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_orphan_all)
