@@ -70,7 +70,7 @@ def draw_legend(ink: Ink) -> None:
         "fontsize": SIZE,
         "labelcolor": BLACK,
         "frameon": False,
-        "borderaxespad": 0,
+        "borderaxespad": 0.2,
         "borderpad": 0,
         "labelspacing": 0.25,
     }
