@@ -128,6 +128,12 @@ def test_show_draws_only_into_pictures(make: Any, tmp_path: Path) -> None:
     assert result.exit_code == 2 and ".png" in result.stderr
 
 
+def test_show_draws(make: Any, tmp_path: Path) -> None:
+    result = run("show", make(PIN), 7, "-o", tmp_path / "room.svg")
+    assert result.exit_code == 0 and result.stdout == ""
+    assert (tmp_path / "room.svg").read_text().lstrip().startswith("<?xml")
+
+
 def test_colour_only_where_it_is_wanted(make: Any) -> None:
     trace = make(PIN)
     assert "\x1b" not in run("analyze", trace).stdout
