@@ -1,0 +1,21 @@
+"""Executing a room again: what to execute, in which order, and on which rig.
+
+``tracekv.replay(...)`` is :func:`tracekv.replay.run.replay`.  The package and that function share
+their name on purpose, so the package can be called; it promises to load nothing until it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _CallablePackage(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Load ``tracekv.replay.run`` and call its ``replay``."""
+        return import_module("tracekv.replay.run").replay(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage
