@@ -1,4 +1,4 @@
-"""Executing a room again: what to execute, in which order, and on which rig.
+"""The replay lab: what to execute, in which order, on which rig, and whether it happened again.
 
 ``tracekv.replay(...)`` is :func:`tracekv.replay.run.replay`.  The package and that function share
 their name on purpose, so the package can be called; it promises to load nothing until it is.

@@ -24,12 +24,12 @@ MAX_TEXT: Final = 4096
 
 HEAD: Final = struct.Struct("<8sHHIIQqHH160s96s")  # then its crc
 CLOSED: Final = struct.Struct("<QI")  # used bytes, crc: written once, by close()
-LOSS: Final = struct.Struct(
-    "<QqqqqI"
-)  # n, first seq, first and last mono_ns, first wall_ns, why; then its crc
+#: n, first seq, first and last mono_ns, first wall_ns, why; then its crc.
+LOSS: Final = struct.Struct("<QqqqqI")
 WORD: Final = struct.Struct("<I")
 FRAME: Final = struct.Struct("<Q")  # crc << 32 | length of the payload: stored in one go
 ROW: Final = struct.Struct("<BBbbbxhIi8I9q")
+ROW_STEP: Final = (8 + ROW.size + 7) & ~7  # with its frame and padding
 TEXT: Final = struct.Struct("<B3xI")  # kind, id; then the text
 
 CLOSED_AT: Final = 384

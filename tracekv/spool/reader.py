@@ -141,7 +141,7 @@ def same(one: SegmentRead, other: SegmentRead) -> bool:
     return (one.process, one.lane, one.number) == (other.process, other.lane, other.number)
 
 
-def missing_segments(heads: Iterable[SegmentRead], folder: Path) -> list[Damage]:
+def missing_segments(heads: Iterable[SegmentRead], *folders: Path) -> list[Damage]:
     """A lane's segments are numbered from 0 without a gap; a gap is a file that was taken away."""
     numbers: dict[tuple[str, int], set[int]] = {}
     for head in heads:
@@ -149,13 +149,13 @@ def missing_segments(heads: Iterable[SegmentRead], folder: Path) -> list[Damage]
     gone: list[Damage] = []
     for (process, lane), found in sorted(numbers.items()):
         # Numbers are as hostile as any other bytes: never count up to one.
-        absent = max(found) + 1 - len(found)
-        if not absent:
-            continue
         first = next(n for n in range(len(found) + 1) if n not in found)
+        if first > max(found):
+            continue
         name = segment_name(process, lane, first)
-        if not (folder / name).exists():  # made while the folder was listed, or damaged and told
-            gone.append(Damage(name, "segment", f"missing ({absent} of this lane)"))
+        # Where it exists it is damaged, and told, or was made while the folder was listed.
+        if not any((folder / name).exists() for folder in folders):
+            gone.append(Damage(name, "segment", f"missing ({max(found) + 1 - len(found)} of its lane)"))
     return gone
 
 
@@ -230,7 +230,7 @@ def _header(data: bytes, name: str) -> SegmentRead | Damage:
         return Damage(name, "byte 0", "empty file")
     if len(data) < HEADER_BYTES:
         return Damage(name, f"byte {len(data)}", "cut inside its header")
-    magic, version, _, lane, number, size, tid, who, role, process, thread = HEAD.unpack_from(data)
+    magic, version, _, lane, number, _size, tid, who, role, process, thread = HEAD.unpack_from(data)
     if magic != MAGIC:
         return Damage(name, "byte 0", "not a spool segment")
     if version != FORMAT:

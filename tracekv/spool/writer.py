@@ -7,133 +7,39 @@ for survives SIGKILL, one that it returned ``False`` for is counted, and it neve
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from tracekv.spool.layout import (
-    CLOSED_AT,
     CLOSED_LANE,
     FORKED,
     FRAME,
     HEADER_BYTES,
     KIND_ROW,
-    KIND_TEXT,
     LIMIT,
-    LOSS,
-    LOSS_AT,
     MAX_SEGMENT,
-    MAX_TEXT,
     MIN_SEGMENT,
     NO_SEGMENT,
     ROW,
+    ROW_STEP,
     TEXT,
     TOO_BIG,
     VALUE,
-    WORD,
     cut_text,
     pack_head,
     segment_name,
 )
+from tracekv.spool.segment import Full, Segment
 
 _RETRY_S: Final = 1.0
 _SIGN: Final = 1 << 63
 _ROW_LENGTH: Final = ROW.size
-_ROW_STEP: Final = (8 + ROW.size + 7) & ~7
-
-
-class _Full(Exception):
-    """The segment has no room for this record."""
-
-
-class _Segment:
-    """One mapped file.  Only the lane's thread writes into it."""
-
-    def __init__(self, path: Path, size: int, head: bytes) -> None:
-        self.path = path
-        self.size = size
-        self.used = HEADER_BYTES
-        self.ids: dict[str, int] = {}
-        # Under a hidden name until the header stands: a segment that can be seen is whole.
-        hidden = path.with_name(f".{path.name}.tmp")
-        fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            _reserve(fd, size)
-            self.map = mmap.mmap(fd, size)
-            self.map[: len(head)] = head
-            if path.exists():
-                raise FileExistsError(path)
-            os.rename(hidden, path)
-        except BaseException:
-            os.unlink(hidden)
-            raise
-        finally:
-            os.close(fd)
-
-    def intern(self, text: str) -> int:
-        """The id of ``text`` in this segment; writes its record when it is new.
-
-        Raises
-        ------
-        _Full
-            when the record does not fit.
-        """
-        name = len(self.ids) + 1
-        self.put(TEXT.pack(KIND_TEXT, name) + cut_text(text))
-        self.ids[text] = name
-        return name
-
-    def put(self, payload: bytes) -> None:
-        """Writes one record; it exists from the moment that its commit word is stored."""
-        start = self.used
-        body = start + 8
-        end = (body + len(payload) + 7) & ~7
-        if end >= self.size:
-            raise _Full
-        self.map[body : body + len(payload)] = payload
-        FRAME.pack_into(self.map, start, crc32(payload) << 32 | len(payload))
-        self.used = end
-
-    def wipe(self) -> None:
-        """After an append was cut short by a signal handler's exception: its bytes must not pass for a record."""
-        rest = min(self.used + _ROW_STEP + 2 * MAX_TEXT, self.size) - self.used
-        self.map[self.used : self.used + rest] = bytes(rest)
-
-    def lose(self, loss: tuple[int, int, int, int, int, int]) -> None:
-        """Two slots in turn: a kill in the middle leaves the older count."""
-        data = LOSS.pack(*loss)
-        at = LOSS_AT[loss[0] & 1]
-        self.map[at : at + LOSS.size + 4] = data + WORD.pack(crc32(data))
-
-    def close(self) -> None:
-        """Ends the segment: says how long it is, and gives back the rest of the disk.
-
-        The mapping goes first: a store into a page beyond the end of a file would be a SIGBUS.
-        """
-        self.map.close()
-        fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            used = self.used
-            while used + 8 <= self.size and (length := WORD.unpack(os.pread(fd, 4, used))[0]):
-                used = (used + 8 + length + 7) & ~7  # committed while another thread closed the lane
-            data = used.to_bytes(8, "little")
-            os.pwrite(fd, data + WORD.pack(crc32(data)), CLOSED_AT)
-            os.ftruncate(fd, used)
-        finally:
-            os.close(fd)
-
-
-def _reserve(fd: int, size: int) -> None:
-    """Real blocks, not a hole: a mapped store into a hole on a full disk kills the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-    else:
-        os.pwrite(fd, bytes(size), 0)
 
 
 class Lane:
@@ -148,7 +54,7 @@ class Lane:
         self._thread = thread
         self._tid = tid
         self._number = 0
-        self._segment: _Segment | None = None
+        self._segment: Segment | None = None
         self._stopped = 0
         self._retry = 0.0
         self._loss: tuple[int, int, int, int, int, int] | None = None
@@ -219,7 +125,8 @@ class Lane:
                 intern = segment.intern
                 try:
                     data = ROW.pack(
-                            KIND_ROW, last or 0, requested or 0, old or 0, new or 0, manager or 0, bits, chunk or 0,
+                            KIND_ROW, last or 0, requested or 0, old or 0, new or 0, manager or 0,
+                            bits, chunk or 0,
                             known(op) or intern(op),
                             known(source) or intern(source),
                             0 if site is None else known(site) or intern(site),
@@ -232,14 +139,14 @@ class Lane:
                             generation or 0, handle or 0, bytes or 0, precision_ns or 0,
                     )  # fmt: skip
                     start = segment.used  # what follows is put(), without the call
-                    end = start + _ROW_STEP
+                    end = start + ROW_STEP
                     if end >= segment.size:
-                        raise _Full
+                        raise Full
                     segment.map[start + 8 : start + 8 + _ROW_LENGTH] = data
                     FRAME.pack_into(segment.map, start, crc32(data) << 32 | _ROW_LENGTH)
                     segment.used = end
                     return True
-                except _Full:
+                except Full:
                     texts = (op, source, site, peer, reason, rid, attrs)
                     if not self._roll(texts):
                         return self._lose(seq, mono_ns, wall_ns, self._stopped or TOO_BIG)
@@ -272,7 +179,7 @@ class Lane:
 
     def _roll(self, texts: tuple[str | None, ...]) -> bool:
         """A new segment for a row with these texts; refused where it would not fit there either."""
-        need = FRAME.size + _ROW_STEP
+        need = FRAME.size + ROW_STEP
         need += sum(FRAME.size + TEXT.size + 7 + len(cut_text(text)) for text in texts if text)
         return need <= self._writer.segment_bytes - HEADER_BYTES and self._open()
 
@@ -287,31 +194,43 @@ class Lane:
         before = self._segment
         try:
             path, head = self._writer.place(self._lane, self._number, self._thread, self._tid, size)
-            segment = _Segment(path, size or self._writer.segment_bytes, head)
+            segment = Segment(path, size or self._writer.segment_bytes, head)
         except Exception as error:
-            self._stopped = LIMIT if isinstance(error, _Full) else NO_SEGMENT
+            self._stopped = LIMIT if isinstance(error, Full) else NO_SEGMENT
             self._retry = time.monotonic() + _RETRY_S
             return False
         self._segment, self._stopped = segment, 0
         self._number += 1
         if before is not None:
             self._loss = None  # told in the segment before
-            before.close()
+            with suppress(OSError):
+                before.close()
         elif self._loss:
             segment.lose(self._loss)
         return True
 
     def _lose(self, seq: int, mono_ns: int | None, wall_ns: int | None, why: int) -> bool:
         """Counts a lost row where a reader finds the count; in memory where there is no such place."""
-        try:
-            self.lost += 1
-            n, first, start, _, wall, reason = self._loss or (0, seq, mono_ns or 0, 0, wall_ns or 0, why)
-            self._loss = (n + 1, first, start, mono_ns or 0, wall, reason)
+        self.lost += 1
+        with suppress(Exception):
+            now = _fitting(mono_ns)
+            n, first, start, _, wall, reason = self._loss or (
+                0,
+                _fitting(seq),
+                now,
+                0,
+                _fitting(wall_ns),
+                why,
+            )
+            self._loss = (n + 1, first, start, now, wall, reason)
             if self._segment is not None:
                 self._segment.lose(self._loss)
-        except Exception:
-            self._loss = self._loss and (self._loss[0], 0, 0, 0, 0, why)
         return False
+
+
+def _fitting(value: object) -> int:
+    """The number, or 0 where it is none that the count of losses can hold."""
+    return value if isinstance(value, int) and -_SIGN <= value < _SIGN else 0
 
 
 _WRITERS: Final[weakref.WeakSet[SpoolWriter]] = weakref.WeakSet()
@@ -341,10 +260,8 @@ class SpoolWriter:
         self._left = max_bytes
         self._lock = threading.Lock()
         self._lanes: list[Lane] = []
-        try:
+        with suppress(OSError):  # every lane will say so
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            pass  # every lane will say so
         _WRITERS.add(self)
 
     @property
@@ -370,12 +287,12 @@ class SpoolWriter:
 
         Raises
         ------
-        _Full
+        Full
             beyond ``max_bytes``.  A segment of an explicit size, for a loss alone, is exempt.
         """
         if size is None:
             if self._left < self.segment_bytes:
-                raise _Full
+                raise Full
             self._left -= self.segment_bytes
         head = pack_head(self.process, lane, number, thread, tid, size or self.segment_bytes)
         return self.folder / segment_name(self.process, lane, number), head

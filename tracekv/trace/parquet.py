@@ -165,8 +165,8 @@ def rows(table: pa.Table) -> Iterator[Event]:
         if "source" in names and batch.column("source").null_count:
             at = names.index("source")
             lists[at] = [value or "unknown" for value in lists[at]]
-        for values in zip(*lists):
-            yield Event(**dict(zip(names, values)))
+        for values in zip(*lists, strict=True):
+            yield Event(**dict(zip(names, values, strict=True)))
 
 
 def table_of(events: Iterable[Event]) -> pa.Table:

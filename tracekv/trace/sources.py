@@ -37,8 +37,8 @@ def batches(events: Iterable[Event], size: int = 1 << 16) -> Iterator[list[Event
 def distinct(events: list[Event]) -> Iterator[Event]:
     """By seq, and each row once: a file that was copied into a trace twice does not double it."""
     events.sort(key=lambda event: event.seq)
-    for _, same in groupby(events, key=lambda event: event.seq):
-        yield from dict.fromkeys(same)
+    for _, group in groupby(events, key=lambda event: event.seq):
+        yield from dict.fromkeys(group)
 
 
 def _found(folder: Path, suffix: str, top: str | None = None) -> list[Path]:
@@ -78,7 +78,7 @@ class SpoolSource:
             raise UnreadableError(f"{root}: no segment can be read", hint=str(self.damage[0]))
         heads = [head for _, head in self._segments]
         if not alone:
-            self.damage += missing_segments(heads, self._segments[0][0].parent)
+            self.damage += missing_segments(heads, *{path.parent for path in files})
         self.processes = tuple(sorted({head.process for head in heads}))
         self.describing.sort(key=lambda event: (event.process, event.seq))
 

@@ -48,6 +48,7 @@ class Trace:
         told = describe(source.describing, source.processes)
         self.processes: dict[str, Process] = dict(sorted(told.processes.items()))
         self.managers: dict[tuple[str, int], Manager] = dict(sorted(told.managers.items()))
+        self.found_losses: list[Loss] = source.losses  # no row says so: a reader noticed
         self.losses: list[Loss] = told.losses + source.losses
         self.damage: list[Damage] = source.damage
 

@@ -113,7 +113,7 @@ def write_process(
     name = f"{safe_name(process)}.parquet"
     before = sorted((folder / EVENTS).glob(f"date=*/host=*/{name}"))
     table, damage, losses = _merged(table, before, folder, damage, losses)
-    table = table.take(pc.sort_indices(table, [("seq", "ascending"), ("op", "ascending")]))
+    table = table.take(pc.sort_indices(table, [("seq", "ascending")]))
     mask = pc.is_in(table.column("op"), value_set=pa.array(DESCRIBING))
     told = describe(rows(table.filter(mask)), [process])
     known = told.processes[process]
@@ -142,13 +142,15 @@ def _merged(
             shard = survey(path, str(path.relative_to(folder)))
         except UnreadableError:
             continue  # what cannot be read cannot be kept; the new rows take its place
+        old = pa.concat_tables([pa.table(table.slice(0, 0)), *tables(shard)])
+        if old.equals(table.take(pc.sort_indices(table, [("seq", "ascending")]))):
+            continue  # the same again
         mine = list(rows(table))
         known = set(mine)
         lost = {(event.op, event.tid, event.seq) for event in mine if event.op == "rows.lost"}
         extra = [
             event
-            for part in tables(shard)
-            for event in rows(part)
+            for event in rows(old)
             if event not in known and (event.op, event.tid, event.seq) not in lost
         ]
         if extra:
