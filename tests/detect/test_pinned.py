@@ -126,6 +126,8 @@ def test_a_room_without_progress_is_suspected_after_the_threshold() -> None:
 
 def test_the_threshold_can_be_given() -> None:
     assert pins(trace(f"{LOST_WORKER} +20s S:beat"), stuck_after_s=5) == []  # one long silence
+    silent = "S:init B:info B:ctl S:enq0 S:enq1* +20s S:beat +4s S:beat"  # the 4 s after it are too short
+    assert pins(trace(silent), stuck_after_s=5) == []
     assert len(pins(trace(f"{LOST_WORKER} +4s S:beat +4s S:beat"), stuck_after_s=5)) == 1
 
 

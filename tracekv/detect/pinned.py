@@ -130,9 +130,7 @@ def fits_of(life: Life, context: Context) -> Fitting:
     return found
 
 
-def _gaps(
-    life: Life, ranks: tuple[Life, ...], context: Context, others: list[Attempt]
-) -> tuple[str, ...]:
+def _gaps(life: Life, ranks: tuple[Life, ...], context: Context, others: list[Attempt]) -> tuple[str, ...]:
     """What keeps a proof for one rank from being one for the room."""
     gaps = []
     expected = context.ranks_expected(life)

@@ -13,9 +13,9 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Load ``tracekv.replay.run`` and call its ``replay``."""
-        return import_module("tracekv.replay.run").replay(*args, **options)
+    def __call__(self, trace: Any, **options: Any) -> Any:
+        """``tracekv.replay.run.replay``, also for the recording that ``tracekv.open`` gives."""
+        return import_module("tracekv.replay.run").replay(getattr(trace, "trace", trace), **options)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -31,7 +31,7 @@ class _Teller:
     rows: list[Event] = field(default_factory=list)
     states: dict[tuple[int, int], int] = field(default_factory=dict)
     infos: set[tuple[int, int]] = field(default_factory=set)
-    lasts: dict[tuple[int, int, int], bool] = field(default_factory=dict)
+    lasts: dict[tuple[tuple[int, int], int], bool] = field(default_factory=dict)
     polled: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def row(self, letter: str, op: str, *, room: bool = True, attrs: Any = None, **columns: Any) -> None:
@@ -169,7 +169,7 @@ def _clear(teller: _Teller, who: str, tail: str) -> None:
 @_verb("enq")
 def _enq(teller: _Teller, who: str, tail: str) -> None:
     chunk, last = int(tail.rstrip("*")), tail.endswith("*")
-    teller.lasts[(*teller.key(who), chunk)] = last
+    teller.lasts[teller.key(who), chunk] = last
     teller.row(who, Op.CHUNK_ENQUEUED, chunk=chunk, last=last, attrs={"pages": 4, "queue": 0})
 
 
@@ -177,7 +177,7 @@ def _chunk_verb(name: str, op: str) -> None:
     @_verb(name)
     def say(teller: _Teller, who: str, tail: str) -> None:
         chunk = int(tail)
-        last = teller.lasts.get((*teller.key(who), chunk))
+        last = teller.lasts.get((teller.key(who), chunk))
         teller.row(who, op, chunk=chunk, last=last)
 
 
