@@ -88,8 +88,8 @@ def _free_pin(finding: Finding, life: Life, context: Context) -> list[str]:
         else "It does not grow by itself; every further abort at such a moment adds another room."
     )
     return [
-        f"It holds {_held(finding)}; no timeout covers it, and only a restart of that {life.role} process "
-        "frees it.",
+        f"It holds {_held(finding)}; no timeout of this build covers it, and only a restart of that "
+        f"{life.role} process frees it.",
         grows,
     ]
 
@@ -109,8 +109,8 @@ def _known_fix(finding: Finding, life: Life, *, bootstrap_died: bool) -> list[st
 
 
 _FIX_DEAD_THREAD = (
-    "Known to fix it where an ABORT killed the thread: release 0.5.16, the first on NIXL to handle one (0.5.13 "
-    "to 0.5.15 send it and die of it)."
+    "Known to fix it where an ABORT killed the thread: release 0.5.16, the first on NIXL to handle one "
+    "(0.5.13 to 0.5.15 send it and die of it)."
 )
 _FIX_TRANSFERRING = (
     "Known to fix it: release 0.5.16 removes this pin (its ABORT handler pops nothing and Failed is final). "
