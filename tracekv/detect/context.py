@@ -90,6 +90,11 @@ class Context:
         tail = self.tails.get((process, thread))
         return tail is not None and tail.last.seq > seq
 
+    def died(self, process: str, thread: str) -> Event | None:
+        """The row that says that a thread died."""
+        tail = self.tails.get((process, thread))
+        return tail.died if tail is not None else None
+
     def alive_ns(self, process: str, since_ns: int) -> int:
         """How long the process was demonstrably alive after ``since_ns`` (monotonic clock), in ns.
 
