@@ -24,7 +24,7 @@ from tracekv.cli.arguments import ROOM, opened
     show_default=True,
     help="nixl: our model of the manager over real NIXL. sglang: the engine's own code.",
 )
-@click.option("--build", help="VERSION[+fork][+fix-a][+fix-b], a wheel or a source tree  [default: the trace's]")
+@click.option("--build", help="VERSION[+PATCH...], a wheel or a source tree  [default: the trace's]")
 @click.option("--times", type=click.IntRange(1, 100_000), default=1, show_default=True)
 @click.option(
     "--expect",

@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,12 @@ TARGET: Final = "sglang.srt.disaggregation.common.conn"
 SPOOL_VARIABLE: Final = "TRACEKV_SPOOL"
 DETAIL_VARIABLE: Final = "TRACEKV_DETAIL"
 BUILD_VARIABLE: Final = "TRACEKV_BUILD"
+
+CLASSES: Final = {
+    "CommonKVManager": "manager",
+    "CommonKVSender": "sender",
+    "CommonKVReceiver": "receiver",
+}
 
 log = logging.getLogger("tracekv")
 
@@ -59,7 +66,7 @@ def start(
     spool = SpoolWriter(folder, new_process_id())
     recorder = Recorder(spool, detail=detail, facts=engine_facts() | (facts or {}), gate=gate)
     watch_thread_deaths(recorder)
-    when_imported(TARGET, lambda module: take_module(module, recorder))
+    when_imported(TARGET, partial(take_module, recorder=recorder))
     return recorder
 
 
@@ -76,14 +83,12 @@ def engine_facts() -> dict[str, Any]:
 
 def take_module(module: types.ModuleType, recorder: Recorder) -> None:
     """Take the manager, sender and receiver classes of SGLang's common module, as far as it has them."""
-    for name, take in (
-        ("CommonKVManager", lambda base: take_manager_class(base, recorder)),
-        ("CommonKVSender", lambda base: take_room_class(base, "sender", recorder)),
-        ("CommonKVReceiver", lambda base: take_room_class(base, "receiver", recorder)),
-    ):
+    for name, seam in CLASSES.items():
         base = getattr(module, name, None)
-        if isinstance(base, type):
-            take(base)
+        if isinstance(base, type) and seam == "manager":
+            take_manager_class(base, recorder)
+        elif isinstance(base, type):
+            take_room_class(base, seam, recorder)
         else:
             absent = {"seam": name, "state": "absent", "where": module.__name__}
             recorder.emit(Op.SEAM_INSTALLED, attrs=to_json(absent))

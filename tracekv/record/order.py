@@ -37,7 +37,7 @@ class Order:
 
     def now(self) -> Stamp:
         """A number and both clocks, together."""
-        return next(zip(self._ticket, self._mono, self._wall))
+        return next(zip(self._ticket, self._mono, self._wall, strict=False))
 
     def after(self, effect: Callable[..., Any], *args: Any) -> tuple[Any, int, int, int]:
         """``effect(*args)``, its number and both clocks: result, seq, mono_ns, wall_ns.
@@ -46,7 +46,9 @@ class Order:
         raised, and no number is used up.
         """
         return next(
-            zip(map(effect, *[(arg,) for arg in args]), self._ticket, self._mono, self._wall)
+            zip(
+                map(effect, *[(arg,) for arg in args]), self._ticket, self._mono, self._wall, strict=False
+            )
         )
 
     def replacing(
@@ -63,5 +65,6 @@ class Order:
                 self._ticket,
                 self._mono,
                 self._wall,
+                strict=False,
             )
         )

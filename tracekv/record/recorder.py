@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import sys
 import threading
@@ -117,7 +118,7 @@ class Recorder:
                 {
                     "host": os.uname().nodename,
                     "pid": os.getpid(),
-                    "python": "%d.%d.%d" % sys.version_info[:3],
+                    "python": platform.python_version(),
                     "detail": self.detail,
                     "schema": 1,
                 }

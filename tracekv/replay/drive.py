@@ -67,7 +67,8 @@ class _Driver:
     def drive(self) -> None:
         """All steps in order, then whatever is left, in a fixed order."""
         follow = self._strictly if self.schedule.kind == "strict" else self._towards
-        for self.index, step in enumerate(self.schedule.steps):
+        for index, step in enumerate(self.schedule.steps):
+            self.index = index
             follow(step)
         self.index = len(self.schedule.steps)
         self._rest()

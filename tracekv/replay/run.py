@@ -131,7 +131,7 @@ def replay(
     if not any(step.hard for step in schedule.steps):
         raise CannotTellError(
             f"room {chosen}: the trace holds no step that could be executed again",
-            hint="A replay needs rows of frames, chunks or transfers; was this process recorded at the seams?",
+            hint="A replay needs rows of frames, chunks or transfers; was it recorded at the seams?",
         )
     with _folder(keep) as folder:
         source = _source(rig, target, fetch)

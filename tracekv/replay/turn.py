@@ -39,8 +39,12 @@ def first_turn(original: Life, again: Life) -> Turn | None:
     pairs = zip_longest(_deciding(original), _deciding(again))
     for step, (then, now) in enumerate(pairs, start=1):
         if then is None or now is None or _facts(then) != _facts(now):
-            return Turn(step, then and sentence(then), now and sentence(now))
+            return Turn(step, _told(then), _told(now))
     return None
+
+
+def _told(row: Event | None) -> str | None:
+    return None if row is None else sentence(row)
 
 
 def _deciding(life: Life) -> list[Event]:

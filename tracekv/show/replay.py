@@ -75,7 +75,8 @@ def _diverged(answer: Replay) -> list[str]:
     if answer.diverged is None:
         return []
     found = answer.diverged
-    lines = [f"  {answer.divergences}/{answer.times} {found}", f"    the last events: {', '.join(found.last)}"]
+    last = ", ".join(found.last) or "none"
+    lines = [f"  {answer.divergences}/{answer.times} {found}", f"    the last events: {last}"]
     return lines + ([f"    {line}" for line in found.stack.splitlines()] if found.stack else [])
 
 

@@ -141,7 +141,7 @@ def take_manager_class(base: Any, recorder: Recorder) -> None:
             recorder.trouble(f"manager.{name}: {error!r}")
         assign(self, name, value)
 
-    base.__setattr__ = __setattr__  # type: ignore[method-assign,assignment]
+    base.__setattr__ = __setattr__
     _take_methods(base, {"update_status": _recorded_update, "_connect": _recorded_connect}, recorder)
     _take_methods(base, {"__init__": _recorded_manager_init}, recorder)
 
@@ -170,7 +170,7 @@ def _take_methods(base: Any, wrappers: dict[str, Wrapper], recorder: Recorder) -
         _take_subclass(known, wrappers, recorder)
     initialise = base.__init_subclass__
 
-    def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+    def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
         initialise(**kwargs)
         _wrap_own(cls, wrappers, recorder)
 
@@ -243,7 +243,7 @@ def _refused(manager: Any, room: Any, recorder: Recorder) -> None:
 
 def _recorded_open(init: Any, recorder: Recorder, *, seam: str) -> Any:
     @functools.wraps(init)
-    def __init__(self: Any, mgr: Any, bootstrap_addr: Any, bootstrap_room: Any = None, *args: Any, **kw: Any) -> Any:
+    def __init__(self: Any, mgr: Any, addr: Any, bootstrap_room: Any = None, *args: Any, **more: Any) -> Any:
         number = number_of(mgr)
         with recorder.calling("open", number) as outermost:
             if outermost:
@@ -253,7 +253,7 @@ def _recorded_open(init: Any, recorder: Recorder, *, seam: str) -> Any:
                 recorder.emit(
                     Op.ROOM_OPENED, manager=number, room=as_room(bootstrap_room), site=site_of(1)
                 )
-            return init(self, mgr, bootstrap_addr, bootstrap_room, *args, **kw)
+            return init(self, mgr, addr, bootstrap_room, *args, **more)
 
     return __init__
 

@@ -138,7 +138,7 @@ def _unpacked(wheel: Path, target: Path) -> Path:
         with zipfile.ZipFile(wheel) as archive:
             _extract(archive, target)
     except (zipfile.BadZipFile, OSError, EOFError) as error:
-        raise UnreadableError(f"{wheel} cannot be read as a wheel: {error}", hint="Download it again.") from error
+        raise UnreadableError(f"{wheel} is no readable wheel: {error}", hint="Download it again.") from error
     if not (target / MARK).is_dir():
         raise UnreadableError(f"{wheel} is no wheel of SGLang: there is no {MARK} in it")
     return target
