@@ -62,7 +62,7 @@ class _Room:
 
 
 class NixlRig:
-    """The rig of one build.
+    """The rig of one build.  Rigs of one pair of agents share its memory: one of them runs at a time.
 
     Parameters
     ----------
