@@ -9,9 +9,6 @@ One region a side is registered once and serves every room.
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
 import time
 import uuid
 from collections.abc import Sequence
@@ -23,19 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekv.errors import UsageError
-
-#: What UCX and NIXL must find in the environment before the first import of NIXL.
-ENVIRONMENT: Final = {
-    "UCX_TLS": "tcp",
-    "UCX_NET_DEVICES": "lo",
-    "UCX_MODULES": "^ib",
-    "UCX_MEM_MMAP_HOOK_MODE": "none",
-    "NIXL_LOG_LEVEL": "FATAL",
-    "UCX_LOG_LEVEL": "fatal",
-}
-MODULES: Final = ("nixl_cu12._api", "nixl_cu13._api", "nixl._api")
-HINT: Final = "pip install --no-deps nixl-cu12==1.5.1"
+from tracekv.replay.rigs.transport import load_nixl
 
 PAGES: Final = 1024
 PAGE_BYTES: Final = 4096
@@ -59,27 +44,6 @@ class Transfer:
     handle: Any
     tag: bytes
     size: int
-
-
-def load_nixl() -> ModuleType:
-    """NIXL's Python module, imported with :data:`ENVIRONMENT` in force.
-
-    Raises
-    ------
-    UsageError
-        where no wheel of NIXL can be imported.
-    """
-    os.environ.update(ENVIRONMENT)
-    reasons = []
-    for name in MODULES:
-        try:
-            module = importlib.import_module(name)
-        except ImportError as error:
-            reasons.append(f"{name}: {error}")
-            continue
-        logging.getLogger("nixl").setLevel(logging.WARNING)
-        return module
-    raise UsageError("NIXL cannot be imported (" + "; ".join(reasons) + ")", hint=HINT)
 
 
 class _Side:

@@ -1,0 +1,145 @@
+"""A trace, whatever it lies in: a live spool, a dataset, or one Parquet file.
+
+The promise: :func:`open_trace` gives the same rows in the same order for a spool and for the
+dataset that was ingested from it, and ``partial`` is true whenever a row may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tracekv.errors import UnreadableError, UsageError
+from tracekv.event import Event
+from tracekv.spool import Damage, Loss
+from tracekv.trace.describe import Manager, Process, describe
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Trace", "open_trace", "write_dataset"]
+
+
+class Source(Protocol):
+    """Where a trace's rows come from; surveyed when it is made."""
+
+    kind: str
+    processes: tuple[str, ...]
+    describing: list[Event]
+    losses: list[Loss]
+    damage: list[Damage]
+
+    def rows(self, process: str) -> Iterator[Event]:
+        """The rows of one process by seq; none of them twice."""
+
+
+class Trace:
+    """The rows of some processes, and what is known to be missing from them.
+
+    ``losses`` are rows that the recorder could not keep or the reader not read, ``damage`` is
+    bytes that made no sense; either makes the trace ``partial``.
+    """
+
+    def __init__(self, path: Path, source: Source) -> None:
+        self.path = path
+        self.kind = source.kind
+        self._source = source
+        told = describe(source.describing, source.processes)
+        self.processes: dict[str, Process] = dict(sorted(told.processes.items()))
+        self.managers: dict[tuple[str, int], Manager] = dict(sorted(told.managers.items()))
+        self.found_losses: list[Loss] = source.losses  # no row says so: a reader noticed
+        self.losses: list[Loss] = told.losses + source.losses
+        self.damage: list[Damage] = source.damage
+
+    @property
+    def partial(self) -> bool:
+        """Whether rows are known to be missing: no analysis of it may say clean."""
+        return bool(self.losses or self.damage)
+
+    def events(self) -> Iterator[Event]:
+        """All rows in (process, seq) order; a new pass at each call, over the same rows.
+
+        Memory: one row group at a time of a dataset as :func:`write_dataset` lays it down, one
+        process at a time of anything else.
+        """
+        for process in self._source.processes:
+            yield from self._source.rows(process)
+
+    def rows(self, process: str) -> Iterator[Event]:
+        """The rows of one process, by seq; none for a process that is not there."""
+        return self._source.rows(process) if process in self._source.processes else iter(())
+
+    def frame(self) -> pd.DataFrame:
+        """All rows as a DataFrame of nullable columns; ``room`` is UInt64 and never a float."""
+        import pandas as pd
+        import pyarrow as pa
+
+        from tracekv.trace.parquet import table_of
+        from tracekv.trace.sources import batches
+
+        kinds = {
+            pa.uint64(): pd.UInt64Dtype(),
+            pa.int64(): pd.Int64Dtype(),
+            pa.int32(): pd.Int32Dtype(),
+            pa.int16(): pd.Int16Dtype(),
+            pa.int8(): pd.Int8Dtype(),
+            pa.bool_(): pd.BooleanDtype(),
+            pa.string(): pd.StringDtype(),
+        }
+        parts = [table_of(part) for part in batches(self.events())] or [table_of([])]
+        frame: pd.DataFrame = pa.concat_tables(parts).to_pandas(types_mapper=kinds.get)
+        return frame
+
+    def __repr__(self) -> str:
+        word = ", partial" if self.partial else ""
+        return f"<Trace {self.path} ({self.kind}): {len(self.processes)} processes{word}>"
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Opens a spool folder, a dataset (whole, its ``events`` folder, or a folder of such), or one file.
+
+    Every file is read through once, so that :attr:`Trace.damage` is complete from the start.
+
+    Raises
+    ------
+    UsageError
+        where there is no such path.
+    UnreadableError
+        where nothing in it can be read: empty, foreign, cut, or too new.
+    """
+    from tracekv.trace.sources import DatasetSource, SpoolSource, parquet_files, spool_files
+
+    path = Path(path)
+    if not path.exists():
+        raise UsageError(
+            f"{path}: no such file or folder", hint="name a spool folder, a trace folder or a .parquet"
+        )
+    if path.is_file():
+        if path.suffix == ".seg":
+            return Trace(path, SpoolSource([path], path.parent, alone=True))
+        return Trace(path, DatasetSource([path], path.parent))
+    if segments := spool_files(path, deep=False):
+        return Trace(path, SpoolSource(segments, path))
+    if files := parquet_files(path):
+        return Trace(path, DatasetSource(files, path))
+    if segments := spool_files(path, deep=True):
+        return Trace(path, SpoolSource(segments, path))
+    raise UnreadableError(
+        f"{path}: nothing in it is a trace",
+        hint="expected segments (*.seg) of a spool, or *.parquet files that `tracekv ingest` wrote",
+    )
+
+
+def write_dataset(
+    events: Iterable[Event],
+    folder: str | Path,
+    *,
+    damage: Sequence[Damage] = (),
+    losses: Sequence[Loss] = (),
+    processes: Iterable[str] = (),
+) -> list[Path]:
+    """Writes events into a dataset folder; see :func:`tracekv.trace.write.write_dataset`."""
+    from tracekv.trace import write
+
+    return write.write_dataset(events, Path(folder), damage=damage, losses=losses, processes=processes)
