@@ -48,8 +48,8 @@ class Recorder(Protocol):
         room: int | None = None,
         thread: str | None = None,
         **columns: Any,
-    ) -> Event:
-        """Append one row; ``columns`` are those of :class:`~tracekv.event.Event`, ``attrs`` as JSON."""
+    ) -> Event | None:
+        """Append one row, ``attrs`` as JSON; ``None`` where recording is paused."""
 
 
 class _Room:
@@ -63,7 +63,7 @@ class _Room:
 
 
 class NixlRig:
-    """The rig of one build.
+    """The rig of one build.  Rigs of one pair of agents share its memory: one of them runs at a time.
 
     Parameters
     ----------
@@ -185,17 +185,17 @@ class NixlRig:
         for row in (Row("W", Op.WORKER_WAITING, attrs={"length": 0}), Row("B", Op.CONTROL_WAITING)):
             self._emit(row.op, THREADS[row.actor], manager=PREFILL, attrs=_attrs(row, ()))
 
-    def _emit(self, op: str, thread: str | None, *, attrs: Mapping[str, Any], **columns: Any) -> Event:
+    def _emit(self, op: str, thread: str | None, *, attrs: Mapping[str, Any], **columns: Any) -> Event | None:
         packed = json.dumps(attrs, separators=(",", ":")) if attrs else None
         return self._recorder.emit(op, thread=thread, attrs=packed, **columns)
 
     def _receiver(self, room: int, chunks: int) -> Receiver:
-        def emit(op: str, *, attrs: Mapping[str, Any] | None = None, **columns: Any) -> Event:
+        def emit(op: str, *, attrs: Mapping[str, Any] | None = None, **columns: Any) -> Event | None:
             return self._emit(op, THREADS["D"], manager=DECODE, room=room, attrs=attrs or {}, **columns)
 
         return Receiver(emit, awaited=chunks + 1)
 
-    def _leave(self, room: _Room, row: Row, reason: str | None) -> Event:
+    def _leave(self, room: _Room, row: Row, reason: str | None) -> Event | None:
         """Do what a row of the model stands for on the real agents, then record it."""
         columns: dict[str, Any] = {"reason": reason} if row.op == Op.XFER_FAILED else {}
         if row.op == Op.XFER_POSTED:
