@@ -28,7 +28,7 @@ CLOSED: Final = struct.Struct("<QI")  # used bytes, crc: written once, by close(
 LOSS: Final = struct.Struct("<QqqqqI")
 WORD: Final = struct.Struct("<I")
 FRAME: Final = struct.Struct("<Q")  # crc << 32 | length of the payload: stored in one go
-ROW: Final = struct.Struct("<BBbbbxhIi8I9q")
+ROW: Final = struct.Struct("<BBbbbxhIi8I4qQ4q")
 ROW_STEP: Final = (8 + ROW.size + 7) & ~7  # with its frame and padding
 TEXT: Final = struct.Struct("<B3xI")  # kind, id; then the text
 

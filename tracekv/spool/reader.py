@@ -345,7 +345,7 @@ def _row(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event:
     if not (0 < op < len(texts) and max(source, site, peer, reason, rid, attrs) < len(texts)):
         raise _Torn("a row that refers to a text which is not there")
     values = (
-        mono, wall, before, room & 0xFFFFFFFFFFFFFFFF, generation, handle, size, precision,
+        mono, wall, before, room, generation, handle, size, precision,
         manager, requested, old, new, chunk, last != 0,
     )  # fmt: skip
     present = {name: values[bit] for bit, name in enumerate(PRESENCE) if bits >> bit & 1}

@@ -113,11 +113,6 @@ class Lane:
                 | (chunk is not None) << 12
                 | (last is not None) << 13
             )
-            number = room or 0
-            if number >= _SIGN:  # the row's numbers are signed; a room is not
-                number -= 1 << 64
-            elif number < 0:
-                return self._lose(seq, mono_ns, wall_ns, VALUE)
             for _ in (0, 1):
                 segment = self._segment
                 assert segment is not None
@@ -135,7 +130,7 @@ class Lane:
                             0 if rid is None else known(rid) or intern(rid),
                             0 if attrs is None else known(attrs) or intern(attrs),
                             0,
-                            seq, mono_ns or 0, wall_ns or 0, seq_before or 0, number,
+                            seq, mono_ns or 0, wall_ns or 0, seq_before or 0, room or 0,
                             generation or 0, handle or 0, bytes or 0, precision_ns or 0,
                     )  # fmt: skip
                     start = segment.used  # what follows is put(), without the call

@@ -21,7 +21,7 @@ from tracekv.errors import UnreadableError
 from tracekv.event import COLUMNS, Event
 from tracekv.spool import Damage, Loss
 from tracekv.trace.describe import DESCRIBING
-from tracekv.trace.schema import REQUIRED, SCHEMA, canonical, check_columns, file_version
+from tracekv.trace.schema import REQUIRED, SCHEMA, VERSION, canonical, check_columns, file_version
 
 BATCH: int = 1 << 16
 
@@ -55,7 +55,7 @@ def survey(path: Path, name: str) -> Shard:
         metadata = {**metadata, **(file.metadata.metadata or {})}
         try:
             version = file_version(metadata)
-            check_columns(file.schema_arrow)
+            check_columns(file.schema_arrow, ours=b"tracekv.writer" in metadata and version == VERSION)
         except UnreadableError as error:
             raise UnreadableError(f"{name}: {error.message}", hint=error.hint) from None
         looked = _Looked()
