@@ -1,0 +1,36 @@
+"""``tracekv show``: one room, told or drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekv.cli import painter, say
+from tracekv.cli.arguments import ROOM, opened
+from tracekv.errors import UsageError
+
+DRAWN = (".png", ".svg", ".pdf")
+
+
+@click.command()
+@click.argument("trace")
+@click.argument("room", type=ROOM)
+@click.option("-o", "--output", metavar="FILE", help="Draw the room into FILE (.png, .svg or .pdf).")
+def show(trace: str, room: int, output: str | None) -> None:
+    """Tell the story of ROOM (decimal or 0x hex) in the TRACE, healthy or not; with -o, draw it."""
+    from tracekv.examine import examine
+    from tracekv.show.text import room_text
+
+    if output is not None and Path(output).suffix.lower() not in DRAWN:
+        hint = f"give a name that ends in one of {', '.join(DRAWN)}"
+        raise UsageError(f"cannot draw into {output}", hint=hint)
+    seen = examine(opened(trace), room=room)
+    found = seen.chosen[0]
+    if output is not None:
+        from tracekv.show.plot import save
+
+        save(found, seen.findings, output)
+        click.echo(f"wrote {output}", err=True)
+        return
+    say(room_text(found, seen.findings, seen.notes, trace, painter()))

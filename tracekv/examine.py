@@ -1,0 +1,97 @@
+"""One pass over a trace: its rooms, what is known about their surroundings, and what the detectors find.
+
+It finds and explains; it judges nothing.  ``verdict.py`` does that with what is returned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tracekv.detect import DETECTORS, Context, Survey
+from tracekv.errors import UsageError
+from tracekv.explain import explain
+from tracekv.finding import Finding, Note
+from tracekv.rooms import Life, Room, lives_of, partners
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A trace after its examination; ``chosen`` are the rooms that were looked at."""
+
+    trace: Any
+    survey: Survey
+    context: Context
+    rooms: dict[int, Room]
+    chosen: tuple[Room, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def lives(self) -> tuple[Life, ...]:
+        """The lives of the rooms that were looked at."""
+        return tuple(life for room in self.chosen for life in room.lives)
+
+
+def examine(trace: Any, *, stuck_after_s: float | None = None, room: int | None = None) -> Examined:
+    """Look at every room of a trace, or at one; arguments as in :func:`tracekv.verdict.analyze`.
+
+    Raises
+    ------
+    UsageError
+        when ``room`` is not in the trace.
+    """
+    survey = Survey()
+    rooms = _rooms(trace, survey)
+    context = survey.context(rooms, trace, stuck_after_s)
+    chosen = tuple(rooms.values()) if room is None else (find_room(rooms, room),)
+    findings, notes = _detect(chosen, context)
+    told = tuple(explain(each, rooms[each.room], context) for each in findings)
+    return Examined(trace, survey, context, rooms, chosen, told, tuple(notes))
+
+
+def _rooms(trace: Any, survey: Survey) -> dict[int, Room]:
+    by_room: dict[int, list[Life]] = {}
+    for life in lives_of(map(survey.take, trace.events()), trace.managers):
+        by_room.setdefault(life.room, []).append(life)
+    return {room: Room(room, tuple(lives)) for room, lives in by_room.items()}
+
+
+def find_room(rooms: dict[int, Room], room: int) -> Room:
+    """The room with this id, or an error that names the nearest one that is there."""
+    if room in rooms:
+        return rooms[room]
+    if not rooms:
+        raise UsageError(f"no room {room} in the trace", hint="the trace holds no rooms at all")
+    nearest = min(rooms, key=lambda other: (_distance(room, other), other))
+    raise UsageError(
+        f"no room {room} in the trace",
+        hint=f"the nearest id is {nearest}; `tracekv rooms TRACE` lists all {len(rooms)}",
+    )
+
+
+def _distance(one: int, other: int) -> int:
+    """How many digits differ: a mistyped id is near, whatever its size."""
+    a, b = str(one), str(other)
+    return abs(len(a) - len(b)) + sum(x != y for x, y in zip(a, b, strict=False))
+
+
+def _detect(rooms: Iterable[Room], context: Context) -> tuple[list[Finding], list[Note]]:
+    findings: list[Finding] = []
+    notes: list[Note] = []
+    for room in rooms:
+        for life in room.lives:
+            for detector in DETECTORS:
+                found = detector.find(life, context)
+                findings.extend(found.findings)
+                notes.extend(found.notes)
+        notes.extend(_join_notes(room))
+    return findings, notes
+
+
+def _join_notes(room: Room) -> Iterator[Note]:
+    for life in room.prefill:
+        text = partners(life, room).text
+        if text:
+            yield Note("ambiguous_join", room.room, text)

@@ -1,0 +1,1 @@
+"""The replay lab: what to execute, in which order, on which rig, and whether it happened again."""

@@ -1,0 +1,186 @@
+"""In which order a scenario is executed: derived from a room's rows, or steered towards them.
+
+Two kinds.  A *strict* schedule is the exact order of the gated events, for the same code on the same
+rig.  An *anchored* one keeps what every build does (frames, chunks, transfers, the scheduler's polls,
+threads back at their loop heads) as hard anchors that must come in this order, and follows the rest of
+the trace only as far as the code goes along; it carries across builds and rigs.
+
+Pure: rows in, steps out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tracekv.event import Event, Op, State
+from tracekv.replay.rigs import Pending, Scenario
+from tracekv.seams import GATE_OF
+
+POLL: Final = "poll"  # the gate of a scheduler's poll, told apart from its other reads
+SENT_BEFORE: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT}
+
+#: Events of these gates happen on every build: they anchor a schedule.
+HARD: Final = frozenset(
+    {
+        Op.META_SENT,
+        Op.ABORT_SENT,
+        "control.in",
+        Op.CHUNK_ENQUEUED,
+        Op.CHUNK_DEQUEUED,
+        Op.XFER_POSTED,
+        "xfer.settled",
+        POLL,
+    }
+)
+
+#: A row that says that a thread came back to a gate, and that gate.
+ARRIVALS: Final = {Op.CONTROL_WAITING: "control.in", Op.WORKER_WAITING: Op.CHUNK_DEQUEUED}
+
+_LETTERS: Final = {"scheduler": "S", "bootstrap": "B", "decode": "D"}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a schedule.
+
+    ``arrives`` means: the actor is back at ``gate``, rather than through it.  A step that is not
+    ``hard`` is followed where the code offers it and passed over where it does not.
+    """
+
+    actor: str
+    gate: str
+    chunk: int | None = None
+    arrives: bool = False
+    hard: bool = True
+
+    def __str__(self) -> str:
+        chunk = "" if self.chunk is None else f" c{self.chunk}"
+        return f"{self.actor} {'back at ' if self.arrives else ''}{self.gate}{chunk}"
+
+    def fits(self, pending: Pending) -> bool:
+        """Whether an actor that stands at ``pending`` stands before this step."""
+        same_gate = gate_of(pending) == self.gate
+        return same_gate and (self.chunk is None or pending.chunk is None or self.chunk == pending.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Steps in order.  ``kind`` is ``strict`` or ``anchored``."""
+
+    kind: str
+    steps: tuple[Step, ...]
+
+
+def gate_of(pending: Pending) -> str:
+    """The gate's name in a schedule."""
+    from tracekv.seams import Wait
+
+    return POLL if pending.waits is Wait.VALUE_CHANGED else pending.gate
+
+
+def actor_of(row: Event, prefill: frozenset[tuple[str, int | None]]) -> str | None:
+    """The actor that made a row, as a letter; ``None`` for what a rig does not play.
+
+    ``prefill`` holds the (process, manager) pairs of the prefill role; decode's part in a schedule is
+    only what it sends.
+    """
+    if row.op in (Op.META_SENT, Op.ABORT_SENT):
+        return "D"
+    if (row.process, row.manager) not in prefill or row.thread is None:
+        return None
+    if row.thread.startswith("worker"):
+        return "W"
+    letter = _LETTERS.get(row.thread)
+    return letter if letter != "D" else None
+
+
+def scenario_of(rows: Iterable[Event], *, pages_limit: int = 16) -> Scenario:
+    """What the rows of one room executed; at most ``pages_limit`` pages a chunk, a rig has few."""
+    pages: list[int] = []
+    abort = False
+    for row in rows:
+        if row.op == Op.CHUNK_ENQUEUED:
+            found = row.attr("pages", 1)
+            pages.append(min(max(found if isinstance(found, int) else 1, 1), pages_limit))
+        abort = abort or row.op in (Op.ABORT_SENT, Op.ABORT_RECEIVED)
+    return Scenario(tuple(pages) or (1,), abort)
+
+
+def strict_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
+    """The exact order of the gated events of one room, from a trace at detail ``gates``."""
+    return Schedule("strict", tuple(step for step, _ in _gated(rows, prefill)))
+
+
+def anchored_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
+    """Hard anchors and soft steps of one room.
+
+    ``rows`` are the room's rows and the rows without a room of the threads that worked on it (their
+    ``control.waiting`` and ``worker.waiting``), in order.
+    """
+    steps: list[Step] = []
+    gated = {id(row): step for step, row in _gated(rows, prefill)}
+    busy: set[str] = set()  # the actors that have work of this room in hand
+    for row in _with_sends(rows):
+        actor = actor_of(row, prefill)
+        if row.op in ARRIVALS:
+            if actor in busy:
+                busy.discard(actor)
+                steps.append(Step(actor, ARRIVALS[row.op], arrives=True))
+            continue
+        step = gated.get(id(row))
+        if step is None:
+            continue
+        steps.append(step)
+        if step.gate in ("control.in", Op.CHUNK_DEQUEUED):
+            busy.add(step.actor)
+        if _opens(row, actor):
+            steps.append(Step("S", POLL, arrives=True))
+    return Schedule("anchored", tuple(steps))
+
+
+def _opens(row: Event, actor: str | None) -> bool:
+    """Whether this write ends the sender's constructor: next it will be polled."""
+    return (
+        actor == "S" and row.op == Op.STATUS_WRITTEN and row.requested in (State.BOOTSTRAPPING, State.WAITING)
+    )
+
+
+def _gated(
+    rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]
+) -> Iterable[tuple[Step, Event]]:
+    polled: int | None = None
+    for row in _with_sends(rows):
+        gate, actor = GATE_OF.get(row.op), actor_of(row, prefill)
+        if gate is None or actor is None or _settled_failure(row):
+            continue
+        if row.op == Op.CHUNK_ENQUEUED:
+            polled = None
+        if row.op == Op.STATUS_CHECKED and actor == "S" and row.attr("call") == "poll":
+            if row.old == polled:
+                continue  # a poll that saw nothing new: a rig waits for a change instead
+            polled, gate = row.old, POLL
+        chunk = row.chunk if gate in (Op.XFER_POSTED, "xfer.settled", Op.CHUNK_ENQUEUED) else None
+        yield Step(actor, gate, chunk, hard=gate in HARD), row
+
+
+def _settled_failure(row: Event) -> bool:
+    """A post that raised never reached the transport: its failure was not waited for."""
+    return row.op == Op.XFER_FAILED and row.attr("posted", True) is False
+
+
+def _with_sends(rows: Sequence[Event]) -> Sequence[Event]:
+    """The rows with a send before each received frame whose sender's own row is not among them."""
+    sent = {row.op for row in rows}
+    made: list[Event] = []
+    for row in rows:
+        send = SENT_BEFORE.get(row.op)
+        if send is not None and send not in sent:
+            made.append(_send_of(row, send))
+        made.append(row)
+    return made
+
+
+def _send_of(row: Event, op: str) -> Event:
+    return Event(seq=row.seq, op=op, process=row.process, room=row.room, source="inferred")

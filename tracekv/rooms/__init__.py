@@ -1,0 +1,7 @@
+"""Events to rooms: the lives of every room id, told apart, and both roles joined."""
+
+from tracekv.rooms.incarnations import lives_of, rooms_of
+from tracekv.rooms.join import Partners, partners, ranks_of
+from tracekv.rooms.life import Life, Room
+
+__all__ = ["Life", "Partners", "Room", "lives_of", "partners", "ranks_of", "rooms_of"]
