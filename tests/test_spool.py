@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tests.spools import LISTS, some, write
 from tracekv.event import Event, Op
 from tracekv.spool import SpoolWriter, read_segment, read_spool, safe_name
-from tracekv.spool.layout import FRAME, HEADER_BYTES, LOSS_AT, MAX_TEXT
+from tracekv.spool.layout import FRAME, HEADER_BYTES, KIND_TEXT, LOSS_AT, MAX_TEXT
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,8 +72,9 @@ def test_a_live_spool_reads_without_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("close", [False, True])
-def test_a_cut_at_every_byte(tmp_path: Path, close: bool) -> None:
-    events = some(12)
+@pytest.mark.parametrize("more", [{}, {"chunk": 3, "peer": "p"}], ids=["short", "long"])
+def test_a_cut_at_every_byte(tmp_path: Path, close: bool, more: dict[str, Any]) -> None:
+    events = some(12, **more)
     write(events, tmp_path, close=close, segment_bytes=4096)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
@@ -105,17 +106,20 @@ def record_ends(data: bytes) -> list[int]:
 
 
 def row_ends(data: bytes) -> list[int]:
-    return [end for _, end, kind in records(data) if kind == 1]
+    return [end for _, end, kind in records(data) if kind != KIND_TEXT]
 
 
 @pytest.mark.parametrize("close", [False, True])
 @pytest.mark.parametrize("mask", [0xFF, 0x01, 0x80, None])
-def test_a_flipped_byte_anywhere_in_a_record(tmp_path: Path, close: bool, mask: int | None) -> None:
-    events = some(6)
+@pytest.mark.parametrize("more", [{}, {"chunk": 3, "peer": "p"}], ids=["short", "long"])
+def test_a_flipped_byte_anywhere_in_a_record(
+    tmp_path: Path, close: bool, mask: int | None, more: dict[str, Any]
+) -> None:
+    events = some(6, **more)
     write(events, tmp_path, close=close, segment_bytes=4096)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    starts = [start for start, _, kind in records(whole) if kind == 1]
+    starts = [start for start, _, kind in records(whole) if kind != KIND_TEXT]
     start, end = starts[3], row_ends(whole)[3]
     for at in range(start, end):
         flipped = whole[at] ^ (mask if mask is not None else whole[at])  # None: the byte becomes zero
@@ -172,7 +176,7 @@ def test_a_wrong_length_word(tmp_path: Path, length: int) -> None:
     write(events, tmp_path)
     (path,) = tmp_path.iterdir()
     data = bytearray(path.read_bytes())
-    start = [start for start, _, kind in records(bytes(data)) if kind == 1][2]
+    start = [start for start, _, kind in records(bytes(data)) if kind != KIND_TEXT][2]
     data[start : start + 4] = length.to_bytes(4, "little")
     path.write_bytes(data)
     read = read_spool(tmp_path)
@@ -195,16 +199,16 @@ def test_hostile_bytes_never_raise(data: st.DataObject) -> None:
 
 
 def test_a_segment_that_was_taken_away_or_copied(tmp_path: Path) -> None:
-    write(some(100), tmp_path, segment_bytes=4096)
+    write(some(200), tmp_path, segment_bytes=4096)
     third = tmp_path / "p.0.2.seg"
     rows = read_segment(third).events  # type: ignore[union-attr]
     shutil.copy(third, tmp_path / "p.0.2 (copy).seg")
     read = read_spool(tmp_path)
-    assert read.events == some(100) and len(read.damage) == 1
+    assert read.events == some(200) and len(read.damage) == 1
     (tmp_path / "p.0.2 (copy).seg").unlink()
     third.unlink()
     read = read_spool(tmp_path)
-    assert len(read.events) == 100 - len(rows)
+    assert len(read.events) == 200 - len(rows)
     assert [item.file for item in read.damage] == [third.name]
 
 
@@ -268,13 +272,13 @@ def test_where_there_is_no_folder_rows_are_counted(tmp_path: Path) -> None:
 def test_the_size_limit_is_told_in_the_spool(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, "p", segment_bytes=4096, max_bytes=8192)
     lane = writer.lane("worker-0", 7)
-    kept = [lane.append(seq=i, op="a", mono_ns=i, wall_ns=i + 10**18) for i in range(100)]
+    kept = [lane.append(seq=i, op="a", mono_ns=i, wall_ns=i + 10**18) for i in range(200)]
     writer.close()
     read = read_spool(tmp_path)
     assert sum(kept) == len(read.events) - 1 and False in kept
     (loss,) = read.losses
     first = kept.index(False)
-    assert (loss.n, loss.from_ns, loss.to_ns, loss.thread) == (kept.count(False), first, 99, "worker-0")
+    assert (loss.n, loss.from_ns, loss.to_ns, loss.thread) == (kept.count(False), first, 199, "worker-0")
     row = read.events[first]
     assert row.op == Op.ROWS_LOST and row.attr("n") == loss.n and "limit" in row.attr("why")
 
@@ -403,7 +407,7 @@ def test_names_from_elsewhere_stay_in_the_folder(name: str) -> None:
 
 def test_torn_loss_count(tmp_path: Path) -> None:
     lane = SpoolWriter(tmp_path, "p", segment_bytes=4096, max_bytes=4096).lane("worker-0", 7)
-    lost = [lane.append(seq=i, op="a", mono_ns=i, wall_ns=i) for i in range(40)].count(False)
+    lost = [lane.append(seq=i, op="a", mono_ns=i, wall_ns=i) for i in range(90)].count(False)
     (path,) = tmp_path.iterdir()
     data = bytearray(path.read_bytes())
     data[LOSS_AT[lost & 1] + 3] ^= 0xFF  # the newer of the two

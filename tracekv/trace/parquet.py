@@ -121,8 +121,8 @@ class _Looked:
         self.describing += rows(whole.filter(mask))
 
     def _order(self, table: pa.Table) -> None:
-        """Whether the rows stand in (process, seq) order; only cheap for one process a file, as written."""
-        names = [value for value in pc.unique(table.column("process")).to_pylist()]
+        """Whether the rows are of one process, by seq, none twice: as ``write_dataset`` lays them."""
+        names = pc.unique(table.column("process")).to_pylist()
         self.processes.update(names)
         if len(self.processes) > 1:
             self.ordered = False
@@ -130,8 +130,8 @@ class _Looked:
             return
         seqs = table.column("seq").to_numpy()
         first = (names[0], int(seqs[0]))
-        rising = bool((seqs[1:] >= seqs[:-1]).all())
-        self.ordered = rising and (self._last is None or self._last <= first)
+        rising = bool((seqs[1:] > seqs[:-1]).all())
+        self.ordered = rising and (self._last is None or self._last < first)
         self._last = (names[0], int(seqs[-1]))
 
 

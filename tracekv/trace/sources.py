@@ -152,8 +152,4 @@ class DatasetSource:
             for shard in shards
             for table in tables(shard)
         ]
-        whole = pa.concat_tables(parts)
-        if len(shards) == 1:
-            yield whole.take(pc.sort_indices(whole, [("seq", "ascending")]))
-        else:
-            yield table_of(list(distinct(list(rows(whole)))))
+        yield table_of(list(distinct(list(rows(pa.concat_tables(parts))))))
