@@ -8,7 +8,8 @@ from tracekv.story import StoryError, preamble, recording, story, tell
 
 WORDS = [
     "S:init", "S:open", "B:info", "D:info", "B:meta", "B:add", "B:peer", "B:pop", "B:pop-", "W:set3",
-    "B:set0", "S:set1=4", "W:set?=3", "W:set3<0", "B:refuse0", "S:drop", "S:get", "W:has", "W:hasinfo", "W:getinfo",
+    "B:set0", "S:set1=4", "W:set?=3", "W:set3<0", "B:refuse0", "S:drop", "S:get", "W:has", "W:hasinfo",
+    "W:getinfo",
     "S:enq0", "S:enq1*", "W:deq0", "W1:skip1", "W:wait", "W:wait2", "W:post0", "W:done0", "W:bad0", "B:abort",
     "D:abort", "S:abort", "B:ack", "D:ack", "W:err", "S:poll3", "D:concl4", "S:clear", "S:cleared", "D:notif",
     "B:ctl", "B:die", "S:beat", "W:lost5", "@8", "@7",

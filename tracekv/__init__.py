@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracekv.event import State as State
     from tracekv.recording import Recording as Recording
     from tracekv.recording import open as open
-    from tracekv.story import story as story
     from tracekv.verdict import CannotTell as CannotTell
     from tracekv.verdict import Clean as Clean
     from tracekv.verdict import Finding as Finding
@@ -32,8 +31,6 @@ _HOMES = {
     "Clean": "tracekv.verdict",
     "CannotTell": "tracekv.verdict",
     "Finding": "tracekv.verdict",
-    "replay": "tracekv.replay.run",
-    "story": "tracekv.story",
     "Event": "tracekv.event",
     "State": "tracekv.event",
     "Op": "tracekv.event",
@@ -52,17 +49,16 @@ __all__ = [
     "analyze",
     "open",
     "replay",
-    "story",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "replay":
+        return import_module("tracekv.replay")  # a package that can be called
     if name not in _HOMES:
         raise AttributeError(f"module 'tracekv' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # a submodule of the same name must not shadow it later
-    return value
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "replay"})

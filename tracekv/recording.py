@@ -57,7 +57,7 @@ class Recording:
         import pandas
 
         seen = self._examined
-        frame = pandas.DataFrame(rows(seen.rooms, seen.findings, seen.notes))
+        frame: pandas.DataFrame = pandas.DataFrame(rows(seen.rooms, seen.findings, seen.notes))
         if not frame.empty:
             frame["room"] = pandas.array([int(room) for room in frame["room"]], dtype="UInt64")
         return frame
@@ -68,9 +68,10 @@ class Recording:
 
         found = self.verdict.findings
         cells = [[getattr(each, name) for name in _COLUMNS] for each in found]
-        frame = pandas.DataFrame(cells, columns=_COLUMNS)
-        rooms = pandas.array([each.room for each in found], dtype="UInt64")
-        return frame.assign(room=rooms, state=[each.state.label for each in found])
+        frame: pandas.DataFrame = pandas.DataFrame(cells, columns=_COLUMNS)
+        frame["room"] = pandas.array([each.room for each in found], dtype="UInt64")
+        frame["state"] = [each.state.label for each in found]
+        return frame
 
     def room(self, room: int | str) -> Room:
         """One room by its id, as an integer or as decimal or ``0x`` hex text.

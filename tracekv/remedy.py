@@ -9,7 +9,7 @@ from __future__ import annotations
 from tracekv.detect import Context
 from tracekv.detect.pinned import attempt
 from tracekv.event import Op, State
-from tracekv.finding import GAUGES, PROOF, Finding
+from tracekv.finding import BOOTSTRAP_QUEUE, GAUGES, PROOF, Finding
 from tracekv.rooms import Life
 
 
@@ -34,11 +34,18 @@ def _after_resurrection(finding: Finding, life: Life, *, pinned: bool) -> tuple[
 
 
 def _after_pin(finding: Finding) -> tuple[str, ...]:
-    held = f"one slot of the {finding.queue}" if finding.queue else "one request of the scheduler"
+    held = _held(finding)
     gauge = GAUGES.get(finding.queue or "")
     shown = f"; the gauge {gauge} does not come down" if gauge else ""
-    pages = f"held: {held} and the KV pages of the request{shown}"
-    return (pages, "the client gets no answer from this room")
+    return (f"held: {held}{shown}", "the client gets no answer from this room")
+
+
+def _held(finding: Finding) -> str:
+    """What the scheduler keeps for the room; before the forward pass there are no pages yet."""
+    if finding.queue == BOOTSTRAP_QUEUE:
+        return f"a slot of the {finding.queue} (no KV pages yet)"
+    slot = f"a slot of the {finding.queue}" if finding.queue else "the request"
+    return f"{slot} and its KV pages"
 
 
 def _after_ghost(finding: Finding) -> tuple[str, ...]:
@@ -57,7 +64,7 @@ def remedy(finding: Finding, life: Life, context: Context) -> str:
     sentences = [where(finding, context)]
     if finding.kind == "pinned":
         sentences += _free_pin(finding, life, context)
-    sentences += _known_fix(finding, life)
+    sentences += _known_fix(finding, life, bootstrap_died=context.died(life.process, "bootstrap") is not None)
     return " ".join(sentences)
 
 
@@ -75,21 +82,21 @@ def _free_pin(finding: Finding, life: Life, context: Context) -> list[str]:
     if finding.certainty != PROOF:
         told = f"as far as the rows tell it is blocked on {finding.blocked_on}."
         return [f"Look at it before a restart: {told}"]
-    held = f"a slot of the {finding.queue} and" if finding.queue else "the request and"
-    dead = context.tails.get((life.process, "bootstrap"))
     grows = (
         "It grows: the bootstrap thread died, so every later room of this rank hangs too."
-        if dead is not None and dead.died
+        if context.died(life.process, "bootstrap") is not None
         else "It does not grow by itself; every further abort at such a moment adds another room."
     )
     return [
-        f"It holds {held} its KV pages; no timeout covers it, and only a restart of that {life.role} process "
-        "frees it.",
+        f"It holds {_held(finding)}; no timeout of this build covers it, and only a restart of that "
+        f"{life.role} process frees it.",
         grows,
     ]
 
 
-def _known_fix(finding: Finding, life: Life) -> list[str]:
+def _known_fix(finding: Finding, life: Life, *, bootstrap_died: bool) -> list[str]:
+    if finding.kind == "pinned" and bootstrap_died:
+        return [_FIX_DEAD_THREAD]
     if finding.kind in ("resurrection", "pinned") and life.role == "prefill" and life.has(Op.ABORT_RECEIVED):
         if life.state is State.BOOTSTRAPPING:
             return [_FIX_BOOTSTRAPPING]
@@ -101,6 +108,10 @@ def _known_fix(finding: Finding, life: Life) -> list[str]:
     return []
 
 
+_FIX_DEAD_THREAD = (
+    "Known to fix it where an ABORT killed the thread: release 0.5.16, the first on NIXL to handle one "
+    "(0.5.13 to 0.5.15 send it and die of it)."
+)
 _FIX_TRANSFERRING = (
     "Known to fix it: release 0.5.16 removes this pin (its ABORT handler pops nothing and Failed is final). "
     "On the patched 0.5.14, fix B (a skipped chunk concludes the room) removes it; fix A (a terminal state "

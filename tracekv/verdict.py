@@ -215,5 +215,3 @@ def _seam_reasons(life: Life, context: Context) -> Iterator[str]:
     if missing:
         kinds = [each.id for each in DETECTORS if set(each.seams.get(life.role, ())) & set(missing)]
         yield f"seams not installed for the {where}: {', '.join(missing)} (needed for {', '.join(kinds)})"
-
-

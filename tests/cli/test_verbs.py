@@ -128,6 +128,12 @@ def test_show_draws_only_into_pictures(make: Any, tmp_path: Path) -> None:
     assert result.exit_code == 2 and ".png" in result.stderr
 
 
+def test_show_draws(make: Any, tmp_path: Path) -> None:
+    result = run("show", make(PIN), 7, "-o", tmp_path / "room.svg")
+    assert result.exit_code == 0 and result.stdout == ""
+    assert (tmp_path / "room.svg").read_text().lstrip().startswith("<?xml")
+
+
 def test_colour_only_where_it_is_wanted(make: Any) -> None:
     trace = make(PIN)
     assert "\x1b" not in run("analyze", trace).stdout
@@ -140,3 +146,29 @@ def test_help_and_version() -> None:
     assert "Exit codes" in run("analyze", "--help").stdout
     assert run("--version").stdout.startswith("tracekv ")
     assert run("no-such-verb").exit_code == 2
+
+
+def test_a_crash_is_no_violation(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tracekv.verdict
+
+    def crash(*args: object, **options: object) -> None:
+        raise RuntimeError("boom \x1b")
+
+    monkeypatch.setattr(tracekv.verdict, "analyze", crash)
+    result = run("analyze", make(PIN))
+    assert result.exit_code == 3 and "RuntimeError: boom \\x1b" in result.stderr
+    monkeypatch.setenv("TRACEKV_DEBUG", "1")
+    assert isinstance(run("analyze", make(PIN)).exception, RuntimeError)
+
+
+def test_a_missing_package_is_said(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "tracekv.show.plot", None)
+    result = run("show", make(HEALTHY), 7, "-o", "room.png")
+    assert result.exit_code == 2 and "tracekv.show.plot" in result.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_usage(make: Any, tmp_path: Path) -> None:
+    result = run("show", make(HEALTHY), 7, "-o", tmp_path / "no" / "room.svg")
+    assert result.exit_code == 2 and "cannot write" in result.stderr

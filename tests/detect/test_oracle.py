@@ -39,11 +39,13 @@ class Run:
             self.states.append((len(self.rows), state))
         self.end = ending(state)
 
-    def _row(self, letter: str, op: str, attrs: dict[str, object], *, room: int | None = 7, **columns: object) -> None:
+    def _row(
+        self, letter: str, op: str, attrs: dict[str, object], *, room: int | None = 7, **columns: object
+    ) -> None:
         seq = len(self.rows)
         event = Event(
-            seq=1000 + seq, op=op, process="p", thread=thread_of(letter), manager=manager_of(letter), room=room,
-            mono_ns=seq * 1000, wall_ns=seq * 1000, attrs=json.dumps(attrs), **columns,  # type: ignore[arg-type]
+            seq=1000 + seq, op=op, process="p", thread=thread_of(letter), manager=manager_of(letter),
+            room=room, mono_ns=seq * 1000, wall_ns=seq * 1000, attrs=json.dumps(attrs), **columns,  # type: ignore[arg-type]
         )  # fmt: skip
         self.rows.append(event)
 

@@ -126,6 +126,8 @@ def test_a_room_without_progress_is_suspected_after_the_threshold() -> None:
 
 def test_the_threshold_can_be_given() -> None:
     assert pins(trace(f"{LOST_WORKER} +20s S:beat"), stuck_after_s=5) == []  # one long silence
+    silent = "S:init B:info B:ctl S:enq0 S:enq1* +20s S:beat +4s S:beat"  # the 4 s after it are too short
+    assert pins(trace(silent), stuck_after_s=5) == []
     assert len(pins(trace(f"{LOST_WORKER} +4s S:beat +4s S:beat"), stuck_after_s=5)) == 1
 
 
@@ -172,7 +174,8 @@ def test_a_dead_bootstrap_thread_pins_the_next_room_by_proof() -> None:
     line = "S:init B:info S:enq0* W:deq0 W:set3 W:post0 B:abort B:die W:done0 W:set4 W:pop S:poll4 S:clear"
     found = pins(trace(f"{line} @8 S:init S:poll1", build="0.5.14"))
     assert [(each.room, each.certainty) for each in found] == [(8, "proof")]
-    assert "bootstrap thread died" in found[0].remedy
+    assert "bootstrap thread died" in found[0].remedy and "0.5.16" in found[0].remedy
+    assert any("died at seq" in reason for reason in found[0].reasons)
 
 
 # --------------------------------------------------------------------------- never to be flagged

@@ -23,6 +23,7 @@ from tracekv.errors import UsageError
 from tracekv.event import Event, Op, State
 from tracekv.finding import Finding
 from tracekv.rooms import Life, Room
+from tracekv.show.picture import picture_of
 from tracekv.show.plot import room_plot, save
 
 History = Callable[[str], Any]
@@ -276,6 +277,17 @@ def test_a_crowd_is_wide_within_limits_and_drops_reads(history: History) -> None
     assert len(pen.rows) > 400
     assert not [gid for gid in ids(ax) if gid.startswith("reads:")]
     assert "reads not drawn" in ax.get_xlabel().replace("\n", " ")
+
+
+def test_in_a_crowd_rows_with_words_stand_apart(history: History) -> None:
+    pen = history("long")
+    pen.write("worker-1", State.FAILED)
+    pen.write("worker-1", State.TRANSFERRING)
+    pen("worker-1", Op.FAILURE_RECORDED, 60 * 10**9)
+    picture = picture_of(pen.room())
+    assert picture.crowded and len(picture.says) == 1
+    at = picture.x_of[picture.says[0].at]
+    assert at - max(x for x in picture.x_of.values() if x < at) >= 5
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [("short", 9, 11), ("pinned", 12, 18), ("long", 18, 21)])

@@ -83,5 +83,6 @@ def test_show_names_site_queue_remedy_and_values() -> None:
     rows = [replace(row, site=site) if row.op == "xfer.posted" else row for row in recording(PIN)]
     seen = examine(Memory(rows))
     told = room_text(seen.chosen[0], seen.findings, seen.notes, "t")
-    for part in (f"at {site}", "inflight queue", "remedy", "stores Transferring over Failed", "tracekv replay"):
+    parts = (f"at {site}", "inflight queue", "remedy", "stores Transferring over Failed", "tracekv replay")
+    for part in parts:
         assert part in told

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from tracekv.errors import TracekvError
+from tracekv.errors import EXIT_CANNOT_TELL, EXIT_USAGE, TracekvError
 
 VERBS: Final = {
     "analyze": "Judge a trace: which rooms are pinned, since when, and how sure that is.",
@@ -38,7 +38,7 @@ class Verbs(click.Group):
         try:
             module = import_module(f"tracekv.cli.{cmd_name}")
         except ModuleNotFoundError as error:
-            raise click.ClickException(f"the verb {cmd_name} needs the package {error.name}") from None
+            raise click.UsageError(f"the verb {cmd_name} needs the package {error.name}", ctx) from None
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -50,11 +50,27 @@ class Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except TracekvError as error:
-            from tracekv.show.escape import escape
-
-            for line in str(error).splitlines():
-                click.echo(escape(line) if line.startswith("  ") else f"tracekv: {escape(line)}", err=True)
+            _complain(str(error))
             ctx.exit(error.exit_code)
+        except ModuleNotFoundError as error:
+            _complain(f"this needs the package {error.name}\n  install it, or tracekv with all its extras")
+            ctx.exit(EXIT_USAGE)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as error:
+            # Python's own exit code for a crash is 1, which here means that something was found.
+            if os.environ.get("TRACEKV_DEBUG"):
+                raise
+            _complain(f"{type(error).__name__}: {error}\n  TRACEKV_DEBUG=1 shows where; nothing was judged")
+            ctx.exit(EXIT_CANNOT_TELL)
+
+
+def _complain(message: str) -> None:
+    """One message on stderr: the first line names us, its hints stand below."""
+    from tracekv.show.escape import escape
+
+    for number, line in enumerate(message.splitlines()):
+        click.echo(escape(line) if number else f"tracekv: {escape(line)}", err=True)
 
 
 def _version(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekv.cli import painter, say
 from tracekv.cli.arguments import ROOM, opened
 from tracekv.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracekv.finding import Finding
+    from tracekv.rooms import Room
 
 DRAWN = (".png", ".svg", ".pdf")
 
@@ -28,9 +34,16 @@ def show(trace: str, room: int, output: str | None) -> None:
     seen = examine(opened(trace), room=room)
     found = seen.chosen[0]
     if output is not None:
-        from tracekv.show.plot import save
-
-        save(found, seen.findings, output)
-        click.echo(f"wrote {output}", err=True)
+        _draw(found, seen.findings, output)
         return
     say(room_text(found, seen.findings, seen.notes, trace, painter()))
+
+
+def _draw(room: Room, findings: Sequence[Finding], output: str) -> None:
+    from tracekv.show.plot import save
+
+    try:
+        save(room, findings, output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from error
+    click.echo(f"wrote {output}", err=True)

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 from tracekv.event import Event, Op
@@ -34,6 +35,7 @@ class Context:
     managers: Mapping[tuple[str, int], Any]
     tails: Mapping[tuple[str, str], ThreadTail]
     times: Mapping[str, list[int]]
+    alive: Mapping[str, list[int]]
     coverage: Mapping[tuple[str, int | None], Mapping[str, str]]
     losses: tuple[Any, ...]
     stuck_after_ns: int
@@ -88,18 +90,22 @@ class Context:
         tail = self.tails.get((process, thread))
         return tail is not None and tail.last.seq > seq
 
+    def died(self, process: str, thread: str) -> Event | None:
+        """The row that says that a thread died."""
+        tail = self.tails.get((process, thread))
+        return tail.died if tail is not None else None
+
     def alive_ns(self, process: str, since_ns: int) -> int:
         """How long the process was demonstrably alive after ``since_ns`` (monotonic clock), in ns.
 
         A silence longer than the threshold does not count: the process may have been stopped.
         """
-        times = self.times.get(process, [])
-        at, alive, before = bisect_right(times, since_ns), 0, since_ns
-        for moment in times[at:]:
-            if moment - before <= self.stuck_after_ns:
-                alive += moment - before
-            before = moment
-        return alive
+        times, alive = self.times.get(process, []), self.alive.get(process, [])
+        at = bisect_right(times, since_ns)
+        if at == len(times):
+            return 0
+        first = times[at] - since_ns
+        return alive[-1] - alive[at] + (first if first <= self.stuck_after_ns else 0)
 
 
 @dataclass
@@ -141,17 +147,25 @@ class Survey:
         """The context of every life in ``rooms``."""
         for times in self.times.values():
             times.sort()
+        threshold = stuck_threshold_ns(rooms.values(), stuck_after_s)
         return Context(
             rooms=rooms,
             processes=trace.processes,
             managers=trace.managers,
             tails=self.tails,
             times=self.times,
+            alive={process: alive_until(times, threshold) for process, times in self.times.items()},
             coverage=self.coverage,
             losses=tuple(trace.losses),
-            stuck_after_ns=stuck_threshold_ns(rooms.values(), stuck_after_s),
+            stuck_after_ns=threshold,
             ended=frozenset(self.ended),
         )
+
+
+def alive_until(times: list[int], longest_ns: int) -> list[int]:
+    """For each moment, how long the process was alive until then, silences beyond ``longest_ns`` left out."""
+    gaps = (after - before for before, after in pairwise(times))
+    return list(accumulate((gap if gap <= longest_ns else 0 for gap in gaps), initial=0))
 
 
 def stuck_threshold_ns(rooms: Iterable[Room], stuck_after_s: float | None = None) -> int:

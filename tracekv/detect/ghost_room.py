@@ -56,9 +56,7 @@ def _dropped_later(life: Life, creator: Event, op: str) -> bool:
 
 
 def _from_worker(life: Life) -> bool:
-    return any(
-        row.op == Op.STATUS_WRITTEN and (row.thread or "").startswith("worker") for row in life.ghosts
-    )
+    return any(row.op == Op.STATUS_WRITTEN and (row.thread or "").startswith("worker") for row in life.ghosts)
 
 
 def _own_frame_was_late(life: Life) -> bool:

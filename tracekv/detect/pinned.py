@@ -95,7 +95,14 @@ def attempt(life: Life, context: Context) -> Attempt:
     proofs = {name: prove(room, policy) for name, policy in fits.policies.items()}
     if not proofs or any(proof.settles for proof in proofs.values()):
         return Attempt(False, (fits.why,), seen)
-    return Attempt(True, (_proof_sentence(proofs), fits.why), seen)
+    return Attempt(True, (_proof_sentence(proofs), *_deaths(seen, life, context), fits.why), seen)
+
+
+def _deaths(seen: Sighting, life: Life, context: Context) -> tuple[str, ...]:
+    died = context.died(life.process, "bootstrap") if "B" in seen.dead else None
+    if died is None:
+        return ()
+    return (f"the bootstrap thread died at seq {died.seq} ({died.reason}) and receives nothing any more",)
 
 
 @lru_cache(maxsize=4096)
@@ -130,9 +137,7 @@ def fits_of(life: Life, context: Context) -> Fitting:
     return found
 
 
-def _gaps(
-    life: Life, ranks: tuple[Life, ...], context: Context, others: list[Attempt]
-) -> tuple[str, ...]:
+def _gaps(life: Life, ranks: tuple[Life, ...], context: Context, others: list[Attempt]) -> tuple[str, ...]:
     """What keeps a proof for one rank from being one for the room."""
     gaps = []
     expected = context.ranks_expected(life)

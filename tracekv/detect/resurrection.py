@@ -110,4 +110,3 @@ DETECTOR = Detector(
     seams={"prefill": ("status", "sender"), "decode": ("status", "receiver")},
     find=find,
 )
-

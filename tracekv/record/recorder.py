@@ -105,6 +105,7 @@ class Recorder:
         self.here = Here()
         self.paused = False
         self.troubles: list[str] = []
+        self._played: dict[str, Lane] = {}  # lanes of actors that are not threads
         self._managers = 0
         self._serials = 0
         self._started(facts or {})
@@ -176,7 +177,10 @@ class Recorder:
 
     def _lane(self, thread: str | None) -> Lane:
         if thread is not None:
-            return self.spool.lane(thread, 0)
+            lane = self._played.get(thread)
+            if lane is None:
+                lane = self._played[thread] = self.spool.lane(thread, 0)
+            return lane
         here = self.here
         if here.lane is None:
             here.role = here.role or thread_role(threading.current_thread().name)

@@ -1,191 +1,280 @@
-"""One room on one rig, driven step by step; and what is said when it does not go along.
+"""Execute a recorded room again, N times, and let the analyzer say what happened.
 
-The promise: a run ends.  Either the schedule was consumed and the rig is quiescent, or there is a
-:class:`Divergence` that says at which step, what was expected, what was there instead and who could
-have gone on.
+A room's rows become a scenario and a schedule; a rig executes them; every execution is recorded, and
+its trace is judged by the same analyzer that judged the original.  *Reproduced* means the same
+findings (kind, state, role) with the whole schedule followed.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from tracekv.errors import CannotTellError, UsageError
 from tracekv.event import Event
-from tracekv.replay.rigs import End, Pending, Rig, Scenario, Stalled
-from tracekv.replay.schedule import HARD, POLL, Schedule, Step, gate_of
+from tracekv.examine import Examined, examine, find_room
+from tracekv.finding import Finding
+from tracekv.replay.drive import Divergence, Run
+from tracekv.replay.job import Job
+from tracekv.replay.repeat import Repeated, repeat
+from tracekv.replay.schedule import (
+    ARRIVALS,
+    Schedule,
+    anchored_schedule,
+    scenario_of,
+    strict_schedule,
+)
+from tracekv.replay.turn import Turn, first_turn
+from tracekv.rooms import Life
 
-REST_ORDER: Final = ("W", "B", "S", "D")  # who goes first once the schedule is consumed
-STEP_LIMIT: Final = 20_000
+RIGS: Final = ("nixl", "sglang")
+EXPECTATIONS: Final = ("reproduced", "pinned", "failed", "success")
+
+Signature = frozenset[tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where a schedule and the code part.
+class Replay:
+    """The answer: how often the room's findings happened again, and how it ended otherwise.
 
-    ``step`` counts from 0.  ``enabled`` lists who could have gone on, and where they stood;
-    ``last`` the last three events before.
+    ``outcomes`` counts end states, ``pinned`` the runs that the analyzer found pinned, ``left_behind``
+    what rooms left after they were cleared.  ``turn`` is the first step at which a run that ended
+    otherwise was no longer like the original.
     """
 
-    step: int
-    expected: str
-    got: str
-    enabled: tuple[str, ...]
-    last: tuple[str, ...] = ()
-    stack: str | None = None
-
-    def __str__(self) -> str:
-        enabled = ", ".join(self.enabled) or "nobody"
-        return f"diverged at step {self.step}: expected {self.expected}, got {self.got}; enabled: {enabled}"
-
-
-@dataclass(slots=True)
-class Run:
-    """One execution: the room's id, how it ended, and how far the schedule was followed."""
-
     room: int
-    end: End
-    consumed: int
-    divergence: Divergence | None = None
-    followed: Counter[str] = field(default_factory=Counter)
+    rig: str
+    manager: str
+    build: str
+    schedule: Schedule
+    times: int
+    reproduced: int
+    pinned: int
+    outcomes: dict[str, int]
+    left_behind: dict[str, int]
+    diverged: Divergence | None
+    divergences: int
+    bytes_checked: int
+    bytes_wrong: int
+    expect: str
+    met: int
+    original: tuple[Finding, ...]
+    turn: Turn | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the expectation held every time."""
+        return self.met == self.times
+
+    @property
+    def exit_code(self) -> int:
+        """0 where the expectation held N/N, 3 where a run diverged, 1 otherwise."""
+        if self.held:
+            return 0
+        return 3 if self.diverged is not None else 1
 
 
-class _Diverged(Exception):
-    def __init__(self, divergence: Divergence) -> None:
-        super().__init__(str(divergence))
-        self.divergence = divergence
+def replay(
+    trace: Any,
+    *,
+    room: int | None = None,
+    rig: str = "nixl",
+    build: str | None = None,
+    times: int = 1,
+    expect: str = "reproduced",
+    kind: str | None = None,
+    fetch: bool = False,
+    keep: Path | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Replay:
+    """Execute one room of ``trace`` again.
 
+    Parameters
+    ----------
+    room
+        the room; without it the only one with findings.
+    rig
+        ``nixl``: our model of the manager over real NIXL; ``sglang``: the engine's own code.
+    build
+        as :func:`tracekv.replay.rigs.build.parse_build` reads it; the trace's own otherwise.
+    kind
+        ``strict`` or ``anchored``; otherwise strict for the trace's own build and kind of manager.
+    keep
+        a folder that receives the recorded replays as a spool.
 
-class _Driver:
-    """Follows one schedule on one rig."""
-
-    def __init__(self, rig: Rig, schedule: Schedule) -> None:
-        self.rig = rig
-        self.schedule = schedule
-        self.index = 0
-        self.events: list[str] = []
-
-    def drive(self) -> None:
-        """All steps in order, then whatever is left, in a fixed order."""
-        follow = self._strictly if self.schedule.kind == "strict" else self._towards
-        for self.index, step in enumerate(self.schedule.steps):
-            follow(step)
-        self.index = len(self.schedule.steps)
-        self._rest()
-
-    def _strictly(self, step: Step) -> None:
-        pending = self.rig.parked().get(step.actor)
-        if pending is None:
-            raise self._diverged(step, f"{step.actor} has finished or died")
-        if not step.fits(pending):
-            raise self._diverged(step, describe(pending))
-        if not pending.enabled:
-            raise self._diverged(step, f"{step.actor} blocked: it waits for {pending.waits.value}")
-        self._grant(step.actor, step)
-
-    def _towards(self, step: Step) -> None:
-        """Run the step's actor until it is through the step (or back at it, or it is passed over)."""
-        for _ in range(STEP_LIMIT):
-            pending = self.rig.parked().get(step.actor)
-            if pending is None:
-                if not step.hard:
-                    return
-                raise self._diverged(step, f"{step.actor} has finished or died")
-            if step.fits(pending) and (step.arrives or pending.enabled):
-                if not step.arrives:
-                    self._grant(step.actor, step)
-                return
-            if not step.hard or (step.gate == POLL and step.fits(pending)):
-                return  # a soft step that the code does not offer; a poll that would see nothing new
-            if not pending.enabled:
-                self._unblock(step, pending)
-            elif gate_of(pending) in HARD:
-                raise self._diverged(step, describe(pending))
-            else:
-                self._grant(step.actor, step)
-        raise self._diverged(step, f"{STEP_LIMIT} events without it")
-
-    def _unblock(self, step: Step, blocked: Pending) -> None:
-        """Let somebody else do something that no anchor orders, since the actor cannot go on."""
-        for actor, pending in self.rig.parked().items():
-            if actor != step.actor and pending.enabled and gate_of(pending) not in HARD:
-                self._grant(actor, step)
-                return
-        raise self._diverged(step, f"{step.actor} blocked: it waits for {blocked.waits.value}")
-
-    def _rest(self) -> None:
-        for _ in range(STEP_LIMIT):
-            parked = self.rig.parked()
-            ready = [actor for actor in REST_ORDER if actor in parked and parked[actor].enabled]
-            if not ready:
-                return
-            done = Step(ready[0], gate_of(parked[ready[0]]))
-            if self.schedule.kind == "strict":
-                raise self._diverged(Step("-", "the end of the schedule"), str(done))
-            self._grant(ready[0], done)
-
-    def _grant(self, actor: str, step: Step) -> None:
-        try:
-            row = self.rig.grant(actor)
-        except Stalled as stalled:
-            raise self._diverged(step, f"{actor} stalled", stack=str(stalled)) from stalled
-        self.events.append(_told(actor, row))
-
-    def _diverged(self, step: Step, got: str, stack: str | None = None) -> _Diverged:
-        enabled = tuple(describe(p) for p in self.rig.parked().values() if p.enabled)
-        return _Diverged(
-            Divergence(self.index, str(step), got, enabled, tuple(self.events[-3:]), stack)
+    Raises
+    ------
+    UsageError
+        when no room or several could be meant, a build or a package is missing, a patch does not match.
+    CannotTellError
+        when the trace does not hold the room's prefill side.
+    """
+    if rig not in RIGS:
+        raise UsageError(f"there is no rig {rig!r}", hint="Rigs: " + ", ".join(RIGS))
+    seen = examine(trace)
+    chosen = room if room is not None else only_violating(seen)
+    life = prefill_life(seen, chosen)
+    about = tuple(each for each in seen.findings if each.room == chosen)
+    process = trace.processes.get(life.process)
+    target = build or (process.build if process else None)
+    if not target:
+        raise UsageError("the trace does not say which build it is from", hint="Name one with --build.")
+    rows = rows_of(trace, life, _before(seen, life))
+    prefill = prefill_managers(trace, life.process)
+    strict = (kind or _kind(process, rig, target)) == "strict"
+    schedule = (strict_schedule if strict else anchored_schedule)(rows, prefill)
+    if not any(step.hard for step in schedule.steps):
+        raise CannotTellError(
+            f"room {chosen}: the trace holds no step that could be executed again",
+            hint="A replay needs rows of frames, chunks or transfers; was this process recorded at the seams?",
         )
+    with _folder(keep) as folder:
+        source = _source(rig, target, fetch)
+        job = Job(rig, target, str(folder), scenario_of(rows), schedule, times, source)
+        done = repeat(job, told)
+        return _answer(job, done, _examined(folder), life, about, expect)
 
 
-def describe(pending: Pending) -> str:
-    """An actor and the gate that it stands at."""
-    return str(Step(pending.actor, gate_of(pending), pending.chunk))
+def only_violating(seen: Examined) -> int:
+    """The one room with findings.  Raises UsageError where there is none or more than one."""
+    rooms = list(dict.fromkeys(each.room for each in seen.findings))
+    if len(rooms) == 1:
+        return rooms[0]
+    if not rooms:
+        raise UsageError("no room of this trace has a finding", hint="Name one with --room ROOM.")
+    listed = "\n  ".join(str(each) for each in rooms[:20])
+    more = f"\n  ... and {len(rooms) - 20} more" if len(rooms) > 20 else ""
+    raise UsageError(
+        f"{len(rooms)} rooms of this trace have findings; which one?",
+        hint=f"Name one with --room:\n  {listed}{more}",
+    )
 
 
-def _told(actor: str, row: Event | None) -> str:
-    return f"{actor} (an operation that raised)" if row is None else f"{actor} {row.op}"
+def prefill_life(seen: Examined, room: int) -> Life:
+    """The prefill life to execute: the one with findings, else the last."""
+    lives = find_room(seen.rooms, room).prefill
+    if not lives:
+        raise CannotTellError(
+            f"room {room}: the trace has no row of its prefill side", hint="Add the prefill process's trace."
+        )
+    wrong = {(each.process, each.manager, each.incarnation) for each in seen.findings if each.room == room}
+    return next((life for life in lives if (life.process, life.manager, life.n) in wrong), lives[-1])
 
 
-def run_once(rig: Rig, scenario: Scenario, schedule: Schedule) -> Run:
-    """Execute ``scenario`` once in the order of ``schedule`` on a fresh room of ``rig``."""
-    room = rig.begin(scenario)
-    driver = _Driver(rig, schedule)
-    divergence: Divergence | None = None
-    try:
-        driver.drive()
-    except _Diverged as diverged:
-        divergence = diverged.divergence
-    end = rig.end()
-    if divergence is not None and end.died:
-        divergence = _died(divergence, end.died)
-    return Run(room, end, driver.index, divergence)
+def prefill_managers(trace: Any, process: str) -> frozenset[tuple[str, int | None]]:
+    """The (process, manager) pairs of the prefill role in one process."""
+    return frozenset(key for key, m in trace.managers.items() if m.role == "prefill" and key[0] == process)
 
 
+def rows_of(trace: Any, life: Life, after: int = 0) -> list[Event]:
+    """The rows from which a life is executed again, in order.
+
+    Those are its own, what decode sent for it from the same process, and the returns of the threads
+    that worked on it to their loop heads.  ``after`` is the number of the last row of an earlier life of
+    the same room.
+    """
+    threads = {(row.thread, row.tid) for row in life.events}
+    first, last = life.events[0].seq, life.events[-1].seq
+    return [
+        row
+        for row in trace.rows(life.process)
+        if (row.room == life.room and after < row.seq <= last)
+        or (row.op in ARRIVALS and row.seq >= first and (row.thread, row.tid) in threads)
+    ]
 
 
-def _died(divergence: Divergence, died: Mapping[str, str]) -> Divergence:
-    said = "; ".join(f"{actor} died: {why}" for actor, why in died.items())
-    facts = asdict(divergence) | {"got": f"{divergence.got} ({said})"}
-    return Divergence(**facts)
+def _before(seen: Examined, life: Life) -> int:
+    """The number of the last row of the life before this one, 0 where it is the first."""
+    lives = seen.rooms[life.room].prefill
+    earlier = (each for each in lives if (each.process, each.manager) == (life.process, life.manager))
+    return max((each.last.seq for each in earlier if each.n < life.n), default=0)
 
 
-def as_facts(run: Run) -> dict[str, Any]:
-    """A run as JSON knows it, for the way from the rig's process to ours."""
-    end = run.end
-    return {
-        "room": run.room,
-        "consumed": run.consumed,
-        "divergence": None if run.divergence is None else asdict(run.divergence),
-        "end": {
-            "state": int(end.state),
-            "polled": None if end.polled is None else int(end.polled),
-            "pinned": end.pinned,
-            "peers": end.peers,
-            "left": list(end.left),
-            "bytes_checked": end.bytes_checked,
-            "bytes_wrong": end.bytes_wrong,
-            "died": dict(end.died),
-        },
-    }
+def _kind(process: Any, rig: str, target: str) -> str:
+    """Strict for the same code on the same kind of manager, if the trace has every gated event."""
+    real = process is not None and process.engine == "sglang"
+    same = process is not None and process.build == target and real == (rig == "sglang")
+    return "strict" if same and process.detail == "gates" else "anchored"
+
+
+def _source(rig: str, build: str, fetch: bool) -> str | None:
+    if rig != "sglang":
+        return None
+    from tracekv.replay.rigs.build import find_source, parse_build
+    from tracekv.replay.rigs.patches import patched_sources
+
+    parsed = parse_build(build)
+    source = find_source(parsed, fetch=fetch)
+    patched_sources(source, parsed.patches)  # a patch that does not match is refused before a rig starts
+    return str(source)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+    else:
+        with tempfile.TemporaryDirectory(prefix="tracekv-replay-") as made:
+            yield Path(made)
+
+
+def _examined(folder: Path) -> Examined:
+    from tracekv.trace.store import open_trace
+
+    return examine(open_trace(folder))
+
+
+def signature(findings: tuple[Finding, ...]) -> Signature:
+    """What must be the same for a room to be reproduced: kind, state and role of each finding."""
+    return frozenset((each.kind, each.state.label, each.role) for each in findings)
+
+
+def _answer(
+    job: Job, done: Repeated, again: Examined, life: Life, original: tuple[Finding, ...], expect: str
+) -> Replay:
+    found = {run.room: tuple(f for f in again.findings if f.room == run.room) for run in done.runs}
+    wanted = signature(original)
+    same = [run for run in done.runs if run.divergence is None and signature(found[run.room]) == wanted]
+    if not original:
+        same = [run for run in same if run.end.label == _ended(life)]
+    pinned = [run for run in done.runs if any(f.kind == "pinned" for f in found[run.room])]
+    met = {"reproduced": same, "pinned": pinned}.get(expect)
+    if met is None:
+        met = [run for run in done.runs if _ends(run, expect) and run not in pinned]
+    otherwise = next((run for run in done.runs if run not in same and run.divergence is None), None)
+    diverged = [run.divergence for run in done.runs if run.divergence is not None]
+    return Replay(
+        room=life.room,
+        rig=job.rig,
+        manager=done.manager,
+        build=job.build,
+        schedule=job.schedule,
+        times=len(done.runs),
+        reproduced=len(same),
+        pinned=len(pinned),
+        outcomes=dict(Counter(run.end.label for run in done.runs)),
+        left_behind=dict(Counter(what for run in done.runs for what in run.end.left)),
+        diverged=diverged[0] if diverged else None,
+        divergences=len(diverged),
+        bytes_checked=sum(run.end.bytes_checked for run in done.runs),
+        bytes_wrong=sum(run.end.bytes_wrong for run in done.runs),
+        expect=expect,
+        met=len(met),
+        original=original,
+        turn=None if otherwise is None else first_turn(life, prefill_life(again, otherwise.room)),
+    )
+
+
+def _ended(life: Life) -> str:
+    polled = life.polled
+    return polled.label if polled is not None and polled.terminal else life.state.label
+
+
+def _ends(run: Run, expect: str) -> bool:
+    return run.divergence is None and run.end.label.lower() == expect

@@ -153,7 +153,7 @@ def _gated(
     polled: int | None = None
     for row in _with_sends(rows):
         gate, actor = GATE_OF.get(row.op), actor_of(row, prefill)
-        if gate is None or actor is None or _settled_failure(row):
+        if gate is None or actor is None or _passes_gate(row):
             continue
         if row.op == Op.CHUNK_ENQUEUED:
             polled = None
@@ -165,9 +165,9 @@ def _gated(
         yield Step(actor, gate, chunk, hard=gate in HARD), row
 
 
-def _settled_failure(row: Event) -> bool:
-    """A post that raised never reached the transport: its failure was not waited for."""
-    return row.op == Op.XFER_FAILED and row.attr("posted", True) is False
+def _passes_gate(row: Event) -> bool:
+    """Rows of a gated operation at which nobody parks: the peers inside a room's entry."""
+    return row.op == Op.PEER_ADDED and row.peer is not None
 
 
 def _with_sends(rows: Sequence[Event]) -> Sequence[Event]:

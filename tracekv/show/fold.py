@@ -8,7 +8,7 @@ was sent.  Distance is only a hint: short gaps are drawn at a least width, long 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
@@ -25,7 +25,6 @@ MESSAGES: Final = (
     (Op.NOTIF_SENT, Op.NOTIF_RECEIVED),
 )
 
-READ_WIDTH: Final = 0.35
 MAX_WIDTH: Final = 2.6
 GROWTH: Final = 0.22  # of the width, each time a gap doubles
 FOLD_FROM: Final = 60.0  # times the median gap
@@ -59,8 +58,8 @@ class FoldedTime:
     moved_ns: dict[str, int]
 
 
-def folded_time(events: Iterable[Event], reads: frozenset[str]) -> FoldedTime:
-    """Put events on one folded axis.  ``reads`` are the operations that take little width."""
+def folded_time(events: Iterable[Event], width_of: Callable[[Event], float] = lambda _: 1.0) -> FoldedTime:
+    """Put events on one folded axis.  ``width_of`` gives the least distance from a row to the one before."""
     by_process = _by_process(events)
     clocks = {process: _clock(rows) for process, rows in by_process.items()}
     moved = _moved(by_process, clocks)
@@ -70,7 +69,7 @@ def folded_time(events: Iterable[Event], reads: frozenset[str]) -> FoldedTime:
         for at, event in zip(clocks[process], found, strict=True)
     ]
     rows.sort(key=lambda row: row[:3])
-    return _placed([(row[0], row[3]) for row in rows], reads, moved)
+    return _placed([(row[0], row[3]) for row in rows], width_of, moved)
 
 
 def _by_process(events: Iterable[Event]) -> dict[str, list[Event]]:
@@ -141,16 +140,18 @@ def _shift(
     return min(0, min(most)) if most else 0
 
 
-def _placed(rows: Sequence[tuple[int, Event]], reads: frozenset[str], moved: dict[str, int]) -> FoldedTime:
+def _placed(
+    rows: Sequence[tuple[int, Event]], width_of: Callable[[Event], float], moved: dict[str, int]
+) -> FoldedTime:
     gaps = [after[0] - before[0] for before, after in pairwise(rows)]
     usual = median([gap for gap in gaps if gap > 0] or [1])
     limit = max(FOLD_FROM * usual, sorted(gaps, reverse=True)[MAX_FOLDS] if len(gaps) > MAX_FOLDS else 0)
     moments, folds, x = [], [], 0.0
     for i, (at, event) in enumerate(rows):
         if i:
-            width = _width(gaps[i - 1], usual, READ_WIDTH if event.op in reads else 1.0)
+            width = _width(gaps[i - 1], usual, width_of(event))
             if gaps[i - 1] > limit:
-                width = MAX_WIDTH
+                width = max(width, MAX_WIDTH)
                 folds.append(Fold(x, x + width, gaps[i - 1]))
             x += width
         moments.append(Moment(event, at, x))
@@ -159,7 +160,7 @@ def _placed(rows: Sequence[tuple[int, Event]], reads: frozenset[str], moved: dic
 
 def _width(gap: int, usual: float, least: float) -> float:
     """Growing with the logarithm of the gap: longer looks longer, and nothing runs off the page."""
-    return least if gap <= usual else min(least + GROWTH * log2(gap / usual), MAX_WIDTH)
+    return least if gap <= usual else max(least, min(least + GROWTH * log2(gap / usual), MAX_WIDTH))
 
 
 def duration(ns: int) -> str:

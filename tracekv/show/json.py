@@ -135,5 +135,3 @@ def process_json(process: Any) -> dict[str, Any]:
 def rooms_json(rooms: Mapping[int, Room], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The answer of ``tracekv rooms``; ``rows`` come from ``show.table``."""
     return {"schema": "tracekv.rooms/1", "count": len(rooms), "rooms": rows}
-
-

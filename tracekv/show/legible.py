@@ -40,15 +40,15 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 def inches(text: str, *, bold: bool = False, size: float = SIZE) -> float:
     """A line's width from the font's own metrics: no renderer is needed to lay a picture out."""
-    return _width(text, "bold" if bold else "normal") * size / SIZE
+    weight = "bold" if bold else "normal"
+    return sum(_advance(char, weight) for char in text) * size / SIZE
 
 
 @lru_cache(maxsize=4096)
-def _width(text: str, weight: str) -> float:
+def _advance(char: str, weight: str) -> float:
     font = get_font(findfont(FontProperties(weight=weight)))
-    font.set_size(SIZE, 72 * 10)  # fine enough that hinting does not round
-    font.set_text(text, 0.0)
-    return float(font.get_width_height()[0]) / 64 / 720
+    font.set_size(SIZE, 72)
+    return font.load_char(ord(char)).linearHoriAdvance / 65536 / 72
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: From this many rows on a picture is crowded: reads are dropped, marks thin, few words stay.
 CROWD: Final = 120
 
+READ_WIDTH: Final = 0.35
+SPOKEN_WIDTH: Final = 7.0  # in a crowd, rows with words stand apart
+
 #: From top to bottom.  Prefill's state is above its threads and decode's below its own, and threads
 #: that talk to each other are neighbours, so that arrows are short.
 _LANE_ORDER: Final = {
@@ -135,18 +138,27 @@ def picture_of(room: Room, findings: Sequence[Finding] = ()) -> Picture:
     home = {(e.process, e.seq): _section_key(life) for life in room.lives for e in life.events + life.ghosts}
     rows = {(e.process, e.seq): e for life in room.lives for e in life.events + life.ghosts}
     kept, dropped = _thinned(rows)
-    time = folded_time(kept, READS)
+    says = [say for say in _says(room, findings) if say.at in rows]
+    spoken = {say.at for say in says}
+    crowded = len(rows) > CROWD
+
+    def width_of(event: Event) -> float:
+        if event.op in READS:
+            return READ_WIDTH
+        return SPOKEN_WIDTH if crowded and (event.process, event.seq) in spoken else 1.0
+
+    time = folded_time(kept, width_of)
     x_of = {(m.event.process, m.event.seq): m.x for m in time.moments}
     lane_of = {key: (home[key], thread_of(rows[key])) for key in x_of}
     return Picture(
         sections=_sections(time, lane_of),
         arrows=tuple(_arrows(time, room)),
-        says=tuple(_says(room, findings, x_of)),
+        says=tuple(say for say in says if say.at in x_of),
         time=time,
         lane_of=lane_of,
         life_of={(e.process, e.seq): life.n for life in room.lives for e in life.events},
         x_of=x_of,
-        crowded=len(rows) > CROWD,
+        crowded=crowded,
         dropped=dropped,
     )
 
@@ -256,7 +268,7 @@ def _arrows(time: FoldedTime, room: Room) -> list[Arrow]:
     return arrows
 
 
-def _says(room: Room, findings: Sequence[Finding], x_of: dict[Key, float]) -> list[Say]:
+def _says(room: Room, findings: Sequence[Finding]) -> list[Say]:
     """Words, most important first: the overwritten end, the findings, then the story's decisive steps."""
     lead = leading(findings)
     number = {(s.event.process, s.event.seq): s.n for s in lead.story} if lead else {}
@@ -270,7 +282,7 @@ def _says(room: Room, findings: Sequence[Finding], x_of: dict[Key, float]) -> li
         if say.at not in said:
             said.add(say.at)
             says.append(say)
-    return [say for say in says if say.at in x_of]
+    return says
 
 
 def leading(findings: Sequence[Finding]) -> Finding | None:

@@ -22,7 +22,7 @@ from tracekv.show.bands import draw_bands, draw_bars, draw_folds, draw_lanes
 from tracekv.show.fold import after, duration
 from tracekv.show.ink import Ink
 from tracekv.show.layout import GUTTER, PER_UNIT, TAIL, WIDTHS, Plan, plan_of
-from tracekv.show.legible import PLAIN, inches, plain, wrapped
+from tracekv.show.legible import PLAIN, claim, inches, plain, wrapped
 from tracekv.show.marks import draw_arrows, draw_marks
 from tracekv.show.palette import GREY, WHITE
 from tracekv.show.picture import Picture, picture_of, verdict_words
@@ -117,8 +117,9 @@ def _draw(ax: Axes, picture: Picture) -> None:
 
 
 def _size(ax: Axes) -> tuple[float, float]:
+    """Width and height of the Axes in inches."""
     box = ax.get_window_extent()
-    figure = ax.get_figure(root=True)
+    figure = ax.get_figure()
     dpi = figure.dpi if figure is not None else 100.0
     return float(box.width / dpi), float(box.height / dpi)
 
@@ -128,13 +129,15 @@ def _ticks(ax: Axes, picture: Picture, plan: Plan) -> None:
     moments = picture.time.moments
     zero = moments[0].at_ns if moments else 0
     spoken = {say.at for say in picture.says}
-    chosen: dict[float, str] = {}
     ends = (moments[0], moments[-1]) if moments else ()
+    chosen: dict[float, str] = {}
+    taken: list[tuple[float, float]] = []
     for moment in sorted(
         moments, key=lambda m: (m not in ends, (m.event.process, m.event.seq) not in spoken, m.x)
     ):
         x, label = plan.x(moment.x), after(moment.at_ns - zero)
-        if all(abs(x - other) > (inches(label) + inches(text)) / 2 + 0.08 for other, text in chosen.items()):
+        half = inches(label) / 2 + 0.04
+        if claim(taken, x - half, x + half):
             chosen[x] = label
     ax.set_xticks(list(chosen), list(chosen.values()), fontsize=8, usetex=False)
     words = wrapped(_axis_words(picture), max(int(plan.width / 0.072), 40), 3)

@@ -66,6 +66,13 @@ def draw_legend(ink: Ink) -> None:
         "handletextpad": PAD / em,
         "columnspacing": COLUMN / em,
     }
-    style |= {"fontsize": SIZE, "frameon": False, "borderaxespad": 0, "borderpad": 0, "labelspacing": 0.25}
+    style |= {
+        "fontsize": SIZE,
+        "labelcolor": BLACK,
+        "frameon": False,
+        "borderaxespad": 0.2,
+        "borderpad": 0,
+        "labelspacing": 0.25,
+    }
     columns = legend_columns(ink.picture, ink.plan.width)
     ink.ax.legend(handles=handles, loc="upper left", ncols=columns, **style).set_gid("legend")

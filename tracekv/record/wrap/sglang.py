@@ -124,7 +124,7 @@ def ranks_of(manager: Any) -> dict[str, Any]:
     return facts
 
 
-def take_manager_class(base: type, recorder: Recorder) -> None:
+def take_manager_class(base: Any, recorder: Recorder) -> None:
     """Take every seam of every manager that will be made from ``base`` or a class under it."""
     assign = base.__setattr__
 
@@ -146,10 +146,10 @@ def take_manager_class(base: type, recorder: Recorder) -> None:
     _take_methods(base, {"__init__": _recorded_manager_init}, recorder)
 
 
-def take_room_class(base: type, seam: str, recorder: Recorder) -> None:
+def take_room_class(base: Any, seam: str, recorder: Recorder) -> None:
     """Take constructor, poll, abort, clear and ``conclude_state`` of senders or receivers."""
-    base.conclude_state = _conclude_property(recorder)  # type: ignore[attr-defined]
-    kinds = {
+    base.conclude_state = _conclude_property(recorder)
+    kinds: dict[str, Wrapper] = {
         "__init__": functools.partial(_recorded_open, seam=seam),
         "poll": _recorded_poll,
         "abort": _recorded_abort,
@@ -163,21 +163,21 @@ def take_room_class(base: type, seam: str, recorder: Recorder) -> None:
 Wrapper = Callable[[Any, Recorder], Any]
 
 
-def _take_methods(base: type, wrappers: dict[str, Wrapper], recorder: Recorder) -> None:
+def _take_methods(base: Any, wrappers: dict[str, Wrapper], recorder: Recorder) -> None:
     """Wrap the named methods on ``base``, on the classes under it, and on those still to come."""
     _wrap_own(base, wrappers, recorder)
     for known in base.__subclasses__():
         _take_subclass(known, wrappers, recorder)
     initialise = base.__init_subclass__
 
-    def __init_subclass__(cls: type, **kwargs: Any) -> None:
+    def __init_subclass__(cls: Any, **kwargs: Any) -> None:
         initialise(**kwargs)
         _wrap_own(cls, wrappers, recorder)
 
-    base.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
+    base.__init_subclass__ = classmethod(__init_subclass__)
 
 
-def _take_subclass(cls: type, wrappers: dict[str, Wrapper], recorder: Recorder) -> None:
+def _take_subclass(cls: Any, wrappers: dict[str, Wrapper], recorder: Recorder) -> None:
     _wrap_own(cls, wrappers, recorder)
     for known in cls.__subclasses__():
         _take_subclass(known, wrappers, recorder)
@@ -188,7 +188,8 @@ def _wrap_own(cls: type, wrappers: dict[str, Wrapper], recorder: Recorder) -> No
         own = cls.__dict__.get(name)
         if own is not None and not hasattr(getattr(own, "__func__", own), "tracekv_seam"):
             wrapped = wrapper(own, recorder)
-            getattr(wrapped, "__func__", wrapped).tracekv_seam = name
+            plain: Any = getattr(wrapped, "__func__", wrapped)
+            plain.tracekv_seam = name
             setattr(cls, name, wrapped)
 
 
@@ -232,10 +233,10 @@ def _refused(manager: Any, room: Any, recorder: Recorder) -> None:
     table = getattr(manager, "request_status", None)
     if not isinstance(table, dict):
         return
-    found, *stamp = recorder.order.after(dict.get, table, room)
+    found, seq, mono_ns, wall_ns = recorder.order.after(dict.get, table, room)
     here = recorder.here
     recorder.emit(
-        Op.STATUS_REFUSED, stamp=tuple(stamp), manager=number_of(manager), room=as_room(room),
+        Op.STATUS_REFUSED, stamp=(seq, mono_ns, wall_ns), manager=number_of(manager), room=as_room(room),
         requested=here.requested, old=as_state(found), site=here.site,
     )
 

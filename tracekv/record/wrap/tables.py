@@ -215,7 +215,7 @@ class _Recording:
         return self
 
     def clear(self) -> None:
-        for key in list(dict.keys(self)):  # type: ignore[call-overload]
+        for key in list(self):  # type: ignore[call-overload]
             self.pop(key, None)
 
     def __contains__(self, key: Any) -> bool:
@@ -244,13 +244,13 @@ class _Recording:
         return found
 
 
-class RecordingDict(_Recording, dict):  # type: ignore[type-arg,misc]
+class RecordingDict(_Recording, dict):  # type: ignore[type-arg]
     """A ``dict`` that records."""
 
     __slots__ = ("tap",)
 
 
-class RecordingDefaultDict(_Recording, defaultdict):  # type: ignore[type-arg,misc]
+class RecordingDefaultDict(_Recording, defaultdict):  # type: ignore[type-arg]
     """A ``defaultdict`` that records."""
 
     __slots__ = ("tap",)

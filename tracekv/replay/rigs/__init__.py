@@ -8,8 +8,9 @@ lets one of them perform that event and run on, alone, to its next gate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping, Protocol
+from typing import Protocol
 
 from tracekv.event import Event, State
 from tracekv.seams import Wait

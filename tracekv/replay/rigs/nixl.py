@@ -11,6 +11,7 @@ import json
 import random
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tracekv.errors import UsageError
@@ -300,3 +301,17 @@ def _end_of(room: _Room, *, moves: bool) -> End:
         bytes_wrong=room.wrong,
         died=state.died,
     )
+
+
+def recorded_rig(build: str, folder: Path) -> NixlRig:
+    """A rig that records itself into a spool under ``folder``, for its whole process."""
+    from tracekv.record.recorder import Recorder as ProcessRecorder
+    from tracekv.record.recorder import new_process_id
+    from tracekv.spool import SpoolWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"engine": "tracekv-model", "version": build, "build": build, "host": "rig"}
+    recorder = ProcessRecorder(
+        SpoolWriter(folder, new_process_id()), detail="gates", facts=facts, listener=lambda row: None
+    )
+    return NixlRig(build, recorder)

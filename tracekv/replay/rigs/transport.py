@@ -50,7 +50,7 @@ def calm_progress_thread(api: Any) -> None:
     """Let the progress threads of agents made from now on sleep between polls."""
     real = api.nixlBind.nixlAgentConfig
 
-    class Calm(real):  # type: ignore[misc]
+    class Calm(real):  # type: ignore[misc,valid-type]
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, PROGRESS_DELAY_US if name == "pthrDelay" else value)
 
