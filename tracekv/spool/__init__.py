@@ -10,13 +10,11 @@ Standard library only: the writing half runs inside serving processes.
 
 from __future__ import annotations
 
+from tracekv.spool.account import Damage, Loss, losses_of
 from tracekv.spool.layout import safe_name
 from tracekv.spool.reader import (
-    Damage,
-    Loss,
     SegmentRead,
     SpoolRead,
-    losses_of,
     missing_segments,
     read_segment,
     read_spool,

@@ -28,7 +28,8 @@ CLOSED: Final = struct.Struct("<QI")  # used bytes, crc: written once, by close(
 LOSS: Final = struct.Struct("<QqqqqI")
 WORD: Final = struct.Struct("<I")
 FRAME: Final = struct.Struct("<Q")  # crc << 32 | length of the payload: stored in one go
-ROW: Final = struct.Struct("<BBbbbxhIi8I9q")
+ROW: Final = struct.Struct("<BBbbbxhIi8I4qQ4q")
+SHORT: Final = struct.Struct("<BBbbbxhIIqqqQ")
 ROW_STEP: Final = (8 + ROW.size + 7) & ~7  # with its frame and padding
 TEXT: Final = struct.Struct("<B3xI")  # kind, id; then the text
 
@@ -36,12 +37,16 @@ CLOSED_AT: Final = 384
 LOSS_AT: Final = (400, 448)
 KIND_ROW: Final = 1
 KIND_TEXT: Final = 2
+KIND_SHORT: Final = 3
 
 #: The nullable numbers of a row, in the order of their bits in its presence bitmap.
 PRESENCE: Final = (
     "mono_ns", "wall_ns", "seq_before", "room", "generation", "handle", "bytes", "precision_ns",
     "manager", "requested", "old", "new", "chunk", "last",
 )  # fmt: skip
+
+#: The same of a short row, which has both clocks and nothing else that is not a required column.
+SHORT_PRESENCE: Final = ("manager", "requested", "old", "new", "room")
 
 WHYS: Final = (
     "unknown",

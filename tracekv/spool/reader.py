@@ -17,6 +17,7 @@ from zlib import crc32
 
 from tracekv.errors import UsageError
 from tracekv.event import Event, Op
+from tracekv.spool.account import Damage, Loss, losses_of
 from tracekv.spool.layout import (
     CLOSED,
     CLOSED_AT,
@@ -25,6 +26,7 @@ from tracekv.spool.layout import (
     HEAD,
     HEADER_BYTES,
     KIND_ROW,
+    KIND_SHORT,
     KIND_TEXT,
     LOSS,
     LOSS_AT,
@@ -33,36 +35,14 @@ from tracekv.spool.layout import (
     MAX_TEXT,
     PRESENCE,
     ROW,
+    SHORT,
+    SHORT_PRESENCE,
     SUFFIX,
     TEXT,
     WHYS,
     WORD,
     segment_name,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something that could not be read: in which file (relative to the trace), where, and why."""
-
-    file: str
-    where: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.file}, {self.where}: {self.why}"
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """At least ``n`` rows of a thread that are not in the trace; the times are its monotonic clock's."""
-
-    process: str
-    thread: str | None
-    n: int
-    from_ns: int | None
-    to_ns: int | None
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,26 +137,6 @@ def missing_segments(heads: Iterable[SegmentRead], *folders: Path) -> list[Damag
         if not any((folder / name).exists() for folder in folders):
             gone.append(Damage(name, "segment", f"missing ({max(found) + 1 - len(found)} of its lane)"))
     return gone
-
-
-def losses_of(events: Iterable[Event]) -> list[Loss]:
-    """What the ``rows.lost`` rows among these say."""
-    return [
-        Loss(
-            event.process,
-            event.thread,
-            _number(event.attr("n")) or 1,
-            _number(event.attr("from_ns")),
-            _number(event.attr("to_ns")),
-            str(event.attr("why", "unknown")),
-        )
-        for event in events
-        if event.op == Op.ROWS_LOST
-    ]
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def read_segment(path: Path, limit: int | None = None) -> SegmentRead | Damage:
@@ -331,6 +291,8 @@ def _record(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event
     kind = payload[0]
     if kind == KIND_ROW and len(payload) == ROW.size:
         return _row(payload, texts, head)
+    if kind == KIND_SHORT and len(payload) == SHORT.size:
+        return _short_row(payload, texts, head)
     if kind != KIND_TEXT or len(payload) < TEXT.size:
         raise _Torn(f"kind {kind} with {len(payload)} bytes")
     if TEXT.unpack_from(payload)[1] != len(texts):
@@ -345,7 +307,7 @@ def _row(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event:
     if not (0 < op < len(texts) and max(source, site, peer, reason, rid, attrs) < len(texts)):
         raise _Torn("a row that refers to a text which is not there")
     values = (
-        mono, wall, before, room & 0xFFFFFFFFFFFFFFFF, generation, handle, size, precision,
+        mono, wall, before, room, generation, handle, size, precision,
         manager, requested, old, new, chunk, last != 0,
     )  # fmt: skip
     present = {name: values[bit] for bit, name in enumerate(PRESENCE) if bits >> bit & 1}
@@ -363,6 +325,18 @@ def _row(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event:
         attrs=texts[attrs],
         **present,
     )
+
+
+def _short_row(payload: bytes, texts: list[str | None], head: SegmentRead) -> Event:
+    _, bits, requested, old, new, manager, op, site, seq, mono, wall, room = SHORT.unpack(payload)
+    if not (0 < op < len(texts) and site < len(texts)):
+        raise _Torn("a row that refers to a text which is not there")
+    values = (manager, requested, old, new, room)
+    present = {name: values[bit] for bit, name in enumerate(SHORT_PRESENCE) if bits >> bit & 1}
+    return Event(
+        seq=seq, op=texts[op] or "", process=head.process, thread=head.thread, tid=head.tid,
+        mono_ns=mono, wall_ns=wall, site=texts[site], **present,
+    )  # fmt: skip
 
 
 def _loss_row(data: bytes, head: SegmentRead) -> Event | str | None:

@@ -21,7 +21,7 @@ from tracekv.errors import UnreadableError
 from tracekv.event import COLUMNS, Event
 from tracekv.spool import Damage, Loss
 from tracekv.trace.describe import DESCRIBING
-from tracekv.trace.schema import REQUIRED, SCHEMA, canonical, check_columns, file_version
+from tracekv.trace.schema import REQUIRED, SCHEMA, VERSION, canonical, check_columns, file_version
 
 BATCH: int = 1 << 16
 
@@ -55,7 +55,7 @@ def survey(path: Path, name: str) -> Shard:
         metadata = {**metadata, **(file.metadata.metadata or {})}
         try:
             version = file_version(metadata)
-            check_columns(file.schema_arrow)
+            check_columns(file.schema_arrow, ours=b"tracekv.writer" in metadata and version == VERSION)
         except UnreadableError as error:
             raise UnreadableError(f"{name}: {error.message}", hint=error.hint) from None
         looked = _Looked()
@@ -121,8 +121,8 @@ class _Looked:
         self.describing += rows(whole.filter(mask))
 
     def _order(self, table: pa.Table) -> None:
-        """Whether the rows stand in (process, seq) order; only cheap for one process a file, as written."""
-        names = [value for value in pc.unique(table.column("process")).to_pylist()]
+        """Whether the rows are of one process, by seq, none twice: as ``write_dataset`` lays them."""
+        names = pc.unique(table.column("process")).to_pylist()
         self.processes.update(names)
         if len(self.processes) > 1:
             self.ordered = False
@@ -130,8 +130,8 @@ class _Looked:
             return
         seqs = table.column("seq").to_numpy()
         first = (names[0], int(seqs[0]))
-        rising = bool((seqs[1:] >= seqs[:-1]).all())
-        self.ordered = rising and (self._last is None or self._last <= first)
+        rising = bool((seqs[1:] > seqs[:-1]).all())
+        self.ordered = rising and (self._last is None or self._last < first)
         self._last = (names[0], int(seqs[-1]))
 
 

@@ -93,15 +93,20 @@ def file_version(metadata: Mapping[bytes, bytes]) -> int:
     return found
 
 
-def check_columns(schema: pa.Schema) -> None:
-    """Whether a file's columns can be ours.
+def check_columns(schema: pa.Schema, *, ours: bool = False) -> None:
+    """Whether a file's columns can be those of a trace; all of them, where it says that it is ``ours``.
+
+    A Parquet footer has no checksum: a flipped bit in a column's name would pass for a column that
+    another writer left out.
 
     Raises
     ------
     UnreadableError
         naming the columns that are missing, or the first whose type cannot hold its values.
     """
-    missing = [name for name in REQUIRED if name not in schema.names]
+    missing = [name for name in (COLUMNS if ours else REQUIRED) if name not in schema.names]
+    if missing and ours:
+        raise UnreadableError(f"damaged: its version has a column {missing[0]}, and it is not there")
     if missing:
         raise UnreadableError(
             f"not a tracekv trace: no column {', '.join(missing)}",

@@ -19,7 +19,7 @@ from tracekv.errors import UnreadableError
 from tracekv.event import Event
 from tracekv.spool import Damage, Loss, SegmentRead, missing_segments, read_segment, same
 from tracekv.trace.describe import DESCRIBING
-from tracekv.trace.parquet import Shard, rows, survey, tables
+from tracekv.trace.parquet import Shard, rows, survey, table_of, tables
 
 
 def batches(events: Iterable[Event], size: int = 1 << 16) -> Iterator[list[Event]]:
@@ -106,6 +106,9 @@ class SpoolSource:
                     self.damage.append(found)
         return distinct(events)
 
+    def tables(self, process: str) -> Iterator[pa.Table]:
+        return map(table_of, batches(self.rows(process)))
+
 
 class DatasetSource:
     """Parquet files: the rows of a process are in one of them, or spread over several."""
@@ -132,14 +135,21 @@ class DatasetSource:
         self.describing = sorted(told, key=lambda event: (event.process, event.seq))
 
     def rows(self, process: str) -> Iterator[Event]:
+        for table in self._ordered(process):
+            yield from rows(table)
+
+    def tables(self, process: str) -> Iterator[pa.Table]:
+        return self._ordered(process)
+
+    def _ordered(self, process: str) -> Iterator[pa.Table]:
+        """Row groups as they lie where they lie well; otherwise all rows of the process, put in order."""
         shards = [shard for shard in self._shards if process in shard.processes]
         if len(shards) == 1 and shards[0].ordered:
-            for table in tables(shards[0]):
-                yield from rows(table)
+            yield from tables(shards[0])
             return
         parts = [
             table.filter(pc.equal(table.column("process"), process))
             for shard in shards
             for table in tables(shard)
         ]
-        yield from distinct(list(rows(pa.concat_tables(parts))))
+        yield table_of(list(distinct(list(rows(pa.concat_tables(parts))))))

@@ -17,6 +17,7 @@ from tracekv.trace.describe import Manager, Process, describe
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 __all__ = ["Trace", "open_trace", "write_dataset"]
 
@@ -32,6 +33,9 @@ class Source(Protocol):
 
     def rows(self, process: str) -> Iterator[Event]:
         """The rows of one process by seq; none of them twice."""
+
+    def tables(self, process: str) -> Iterator[pa.Table]:
+        """The same rows as tables in the dataset's schema."""
 
 
 class Trace:
@@ -75,8 +79,7 @@ class Trace:
         import pandas as pd
         import pyarrow as pa
 
-        from tracekv.trace.parquet import table_of
-        from tracekv.trace.sources import batches
+        from tracekv.trace.schema import SCHEMA
 
         kinds = {
             pa.uint64(): pd.UInt64Dtype(),
@@ -87,7 +90,8 @@ class Trace:
             pa.bool_(): pd.BooleanDtype(),
             pa.string(): pd.StringDtype(),
         }
-        parts = [table_of(part) for part in batches(self.events())] or [table_of([])]
+        parts = [SCHEMA.empty_table()]
+        parts += [table for process in self._source.processes for table in self._source.tables(process)]
         frame: pd.DataFrame = pa.concat_tables(parts).to_pandas(types_mapper=kinds.get)
         return frame
 

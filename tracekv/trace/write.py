@@ -251,7 +251,6 @@ def _write(table: pa.Table, path: Path) -> None:
                 compression="zstd",
                 row_group_size=_GROUP,
                 write_page_checksum=True,
-                store_schema=False,
                 use_dictionary=list(DICTIONARY) if events else True,
                 column_encoding={name: "DELTA_BINARY_PACKED" for name in DELTA} if events else None,
             )
