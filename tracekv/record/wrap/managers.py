@@ -52,6 +52,7 @@ PROCESS_SEAMS: Final[dict[str, str]] = {
     "threads": "threading.excepthook",
 }
 
+
 class ManagerTap:
     """What the recorder knows of one live manager."""
 

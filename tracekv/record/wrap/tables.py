@@ -251,7 +251,7 @@ class _Recording:
     fromkeys: Any = staticmethod(dict.fromkeys)
 
 
-class RecordingDict(_Recording, dict):  # type: ignore[type-arg, misc]
+class RecordingDict(_Recording, dict):  # type: ignore[type-arg]
     """A ``dict`` that records; its copies do not."""
 
     __slots__ = ("tap",)
@@ -260,7 +260,7 @@ class RecordingDict(_Recording, dict):  # type: ignore[type-arg, misc]
         return dict, (dict(self),)
 
 
-class RecordingDefaultDict(_Recording, defaultdict):  # type: ignore[type-arg, misc]
+class RecordingDefaultDict(_Recording, defaultdict):  # type: ignore[type-arg]
     """A ``defaultdict`` that records; its copies do not."""
 
     __slots__ = ("tap",)
