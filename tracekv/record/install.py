@@ -24,6 +24,7 @@ from tracekv.event import Op
 from tracekv.record.order import ATOMIC
 from tracekv.record.recorder import DETAILS, Gate, Recorder, new_process_id, to_json
 from tracekv.record.wrap.sglang import take_manager_class, take_room_class
+from tracekv.seams import SEAM_NAMES
 from tracekv.spool import SpoolWriter
 
 TARGET: Final = "sglang.srt.disaggregation.common.conn"
@@ -108,8 +109,9 @@ def take_module(module: types.ModuleType, recorder: Recorder) -> None:
         elif isinstance(base, type):
             take_room_class(base, seam, recorder)
         else:
-            absent = {"seam": name, "state": "absent", "where": module.__name__}
-            recorder.emit(Op.SEAM_INSTALLED, attrs=to_json(absent))
+            for lost in SEAM_NAMES if seam == "manager" else (seam,):
+                absent = {"seam": lost, "state": "absent", "where": f"{module.__name__}.{name}"}
+                recorder.emit(Op.SEAM_INSTALLED, attrs=to_json(absent))
 
 
 def watch_thread_deaths(recorder: Recorder) -> None:
