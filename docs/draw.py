@@ -9,10 +9,13 @@ from tracekv.show.plot import save
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "sample_traces"
 
+#: Sample: picture of its one room.
+PICTURES = {"bad/resurrection_pin": "pinned_room", "ok/resurrection_pin_fix_b": "healed_room"}
+
 
 def main() -> None:
     (HERE / "images").mkdir(exist_ok=True)
-    for sample, name in (("bad/resurrection_pin", "pinned_room"), ("ok/resurrection_pin_fix_b", "healed_room")):
+    for sample, name in PICTURES.items():
         recording = tracekv.open(SAMPLES / sample)
         room = recording.room(str(recording.rooms()["room"].iloc[0]))
         found = [each for each in recording.verdict.findings if each.room == room.room]
