@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from tests.recorded import Recorded
 from tracekv.event import Event, Op
 from tracekv.record.wrap.chunks import ChunkCount, take_queues
@@ -117,9 +118,10 @@ def test_nothing_is_called_skipped_where_posts_are_not_seen() -> None:
 
 def test_the_worker_is_back_at_its_queue() -> None:
     rows = Worker().run(Chunk(5), Chunk(5, True), posting=(0, 1))
-    waiting = [(row.room, row.attr("queue"), row.attr("length")) for row in rows if row.op == Op.WORKER_WAITING]
-    assert waiting == [(None, 1, 3), (None, 1, 2), (None, 1, 1)]
-    assert {row.thread for row in rows if row.op == Op.WORKER_WAITING} == {"worker-1"}
+    waiting = [row for row in rows if row.op == Op.WORKER_WAITING]
+    told = [(row.room, row.attr("queue"), row.attr("length")) for row in waiting]
+    assert told == [(None, 1, 3), (None, 1, 2), (None, 1, 1)]
+    assert {row.thread for row in waiting} == {"worker-1"}
 
 
 def test_a_room_that_is_used_again_counts_from_zero() -> None:

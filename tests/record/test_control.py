@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tests.recorded import Recorded
 from tracekv.event import ROOM_MAX, Event, Op
 from tracekv.record.wrap.control import FOREIGN, GUARD, Frame, read_frame, take_receiving, take_sending
@@ -135,7 +136,8 @@ def test_a_timeout_of_the_socket_is_the_engines(sockets: tuple[Any, Any]) -> Non
     assert [row.op for row in recorder.rows] == [Op.CONTROL_WAITING]
 
 
-PART = st.binary(max_size=30) | st.sampled_from([b"ABORT", b"ABORT_ACK", b"KV_STATUS", GUARD, b"None", DIGITS])
+TAGS = [b"ABORT", b"ABORT_ACK", b"KV_STATUS", GUARD, b"None", DIGITS]
+PART = st.binary(max_size=30) | st.sampled_from(TAGS)
 ANYTHING = st.one_of(
     st.lists(PART, max_size=6),
     st.lists(PART | st.none() | st.text(max_size=3) | st.integers() | st.floats(), max_size=6),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.recorded import Recorded
 from tracekv.errors import UsageError
 from tracekv.event import Event, Op, State
@@ -122,11 +123,9 @@ def test_a_module_that_was_imported_before_is_recorded(engine: Path, tmp_path: P
 
 
 def test_a_search_for_the_module_does_not_use_the_door_up(engine: Path, tmp_path: Path) -> None:
-    code = SERVE.replace(
-        "plugin()\n",
-        "plugin()\nimport importlib.util\nassert importlib.util.find_spec('sglang.srt.disaggregation.common.conn')\n",
-        1,
-    )
+    name = "sglang.srt.disaggregation.common.conn"
+    search = f"plugin()\nimport importlib.util\nassert importlib.util.find_spec({name!r})\n"
+    code = SERVE.replace("plugin()\n", search, 1)
     served(python(code, engine, TRACEKV_SPOOL=str(tmp_path / "spool")))
     assert len(rows(tmp_path / "spool", Op.ROOM_OPENED)) == 1
 

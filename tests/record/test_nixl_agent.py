@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tests.recorded import Recorded
 from tracekv.errors import UsageError
 from tracekv.event import Op

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tracekv.event import Op, State
 from tracekv.record.order import NOTHING, Order
 from tracekv.record.recorder import Recorder

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.recorded import Recorded
 from tracekv.event import ROOM_MAX, Event, Op, State
 from tracekv.record.wrap.tables import (

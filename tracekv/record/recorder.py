@@ -41,9 +41,10 @@ THREAD_ROLES: Final = {
 }
 
 TROUBLES_KEPT: Final = 100
+LOSSES_EVERY_NS: Final = 1_000_000_000
 
 _TARGET = re.compile(r"\((\w+)\)$")
-_HERE: Final = __name__.rpartition(".")[0]  # this package, whose frames are not the engine's
+_HERE: Final = os.path.dirname(__file__)  # this package, whose frames are not the engine's
 
 log = logging.getLogger("tracekv")
 
@@ -137,6 +138,7 @@ class Recorder:
         self.troubles: list[str] = []
         self.taken: set[str] = set()  # seams of the process, as distinct from those of one manager
         self._facts = facts or {}
+        self._tell_losses_at = 0
         self._played: dict[str, Lane] = {}  # lanes of actors that are not threads
         self._managers = itertools.count()
         self._serials = itertools.count(1)
@@ -195,7 +197,9 @@ class Recorder:
         try:
             seq, mono, wall, before = stamp or self.order.now()
             lane = self._played_lane(thread) if thread else self.here.lane or self._lane()
-            lane.append(seq=seq, op=op, mono_ns=mono, wall_ns=wall, seq_before=before, **columns)
+            kept = lane.append(seq=seq, op=op, mono_ns=mono, wall_ns=wall, seq_before=before, **columns)
+            if kept and self.spool.homeless and mono >= self._tell_losses_at:
+                self._tell_losses(lane, mono)
             if self.listener is None:
                 return None
             row = Event(
@@ -208,6 +212,16 @@ class Recorder:
         except Exception as error:
             self.trouble(f"{op}: {error!r}")
             return None
+
+    def _tell_losses(self, lane: Lane, mono: int) -> None:
+        """In our lane, what threads have lost that cannot get a segment; once a second at most."""
+        self._tell_losses_at = mono + LOSSES_EVERY_NS
+        for number in list(self.spool.homeless):
+            loser = self.spool.homeless.pop(number, None)
+            loss = loser.untold() if loser else None
+            if loss:
+                seq, now, wall, _ = self.order.now()
+                lane.append(seq=seq, op=Op.ROWS_LOST, mono_ns=now, wall_ns=wall, attrs=to_json(loss))
 
     def tell(self, what: Callable[..., Any], *args: Any) -> Any:
         """``what(*args)``, our own bookkeeping; a fault in it does not reach the engine, ``None`` then."""
@@ -254,6 +268,7 @@ class Recorder:
 
     def close(self) -> None:
         """The orderly end: a row that says so, and the spool trimmed."""
+        self._tell_losses_at = 0
         self.emit(Op.PROCESS_ENDED, attrs=to_json({"troubles": self.troubles}) if self.troubles else None)
         self.spool.close()
 
@@ -283,7 +298,7 @@ def as_room(key: Any) -> int | None:
 def site_here() -> str:
     """``function:line`` of the innermost frame that is not the recorder's own."""
     frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").startswith(_HERE) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
         frame = frame.f_back
     return f"{frame.f_code.co_name}:{frame.f_lineno}"
 

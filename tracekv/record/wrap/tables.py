@@ -16,6 +16,7 @@ from tracekv.event import Op, State
 from tracekv.record.order import NOTHING, Stamp
 from tracekv.record.recorder import Recorder, as_room, site_here, to_json
 
+ABSENT: Final = int(State.ABSENT)
 _CALLS: Final = {call: to_json({"call": call}) for call in ("in", "get", "poll")}
 _HAD: Final = {had: to_json({"had": had}) for had in (False, True)}
 _FOUND: Final = {
@@ -37,12 +38,12 @@ class Tap:
         self.manager = manager
 
     def arrive(self, op: str, key: Any, table: Any) -> None:
-        """Park before the effect, on a rig.  Nothing in production."""
+        """Park before the effect; called only where there is a gate, on a rig."""
         gate = self.recorder.gate
-        if gate is not None:
-            polling = self.recorder.here.call == "poll"
-            peek = (lambda: dict.get(table, key)) if polling else None
-            gate.arrive(op, manager=self.manager, room=as_room(key), poll=peek)
+        assert gate is not None
+        polling = self.recorder.here.call == "poll"
+        peek = (lambda: dict.get(table, key)) if polling else None
+        gate.arrive(op, manager=self.manager, room=as_room(key), poll=peek)
 
     @property
     def looking(self) -> bool:
@@ -72,10 +73,11 @@ class StatusTap(Tap):
     stored_op, dropped_op, looked_op = Op.STATUS_WRITTEN, Op.STATUS_DROPPED, Op.STATUS_CHECKED
 
     def stored(self, key: Any, old: Any, new: Any, stamp: Stamp) -> None:
-        here = self.recorder.here
+        recorder = self.recorder
+        here = recorder.here
         here.stored = True
-        self.row(
-            self.stored_op, key, stamp,
+        recorder.emit(
+            Op.STATUS_WRITTEN, stamp=stamp, manager=self.manager, room=as_room(key),
             requested=here.requested, old=self.state(old), new=self.state(new),
             site=here.site or site_here(),
         )  # fmt: skip
@@ -175,20 +177,23 @@ class _Recording:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         tap = self.tap
-        tap.arrive(tap.stored_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.stored_op, key, self)
         value = tap.adopt(key, value)
         old, _, stamp = tap.recorder.order.replacing(dict.__setitem__, self, key, value)
         tap.recorder.tell(tap.stored, key, old, value, stamp)
 
     def __delitem__(self, key: Any) -> None:
         tap = self.tap
-        tap.arrive(tap.dropped_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.dropped_op, key, self)
         old, _, stamp = tap.recorder.order.replacing(dict.__delitem__, self, key)
         tap.recorder.tell(tap.dropped, key, old, stamp)
 
     def pop(self, key: Any, default: Any = NOTHING, /) -> Any:
         tap = self.tap
-        tap.arrive(tap.dropped_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.dropped_op, key, self)
         taken, stamp = tap.recorder.order.after(dict.pop, self, key, NOTHING)
         tap.recorder.tell(tap.dropped, key, taken, stamp)
         if taken is not NOTHING:
@@ -205,7 +210,8 @@ class _Recording:
 
     def setdefault(self, key: Any, default: Any = None, /) -> Any:
         tap = self.tap
-        tap.arrive(tap.stored_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.stored_op, key, self)
         default = tap.adopt(key, default)
         old, now, stamp = tap.recorder.order.replacing(dict.setdefault, self, key, default)
         if old is NOTHING:
@@ -242,7 +248,8 @@ class _Recording:
         tap = self.tap
         if not tap.looking:
             return dict.get(self, key, NOTHING)  # type: ignore[call-overload]
-        tap.arrive(tap.looked_op or "", key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.looked_op or "", key, self)
         found, stamp = tap.recorder.order.after(dict.get, self, key, NOTHING)
         tap.recorder.tell(tap.looked, key, found, stamp, call)
         return found
@@ -307,9 +314,9 @@ def records(table: Any) -> bool:
 def as_state(value: Any) -> int | None:
     """A value of ``request_status`` as a row keeps it; ``None`` where it is no small whole number."""
     if value is NOTHING:
-        return int(State.ABSENT)
+        return ABSENT
     try:
-        state = operator.index(value)
+        state = value if type(value) is int else operator.index(value)
     except TypeError:
         return None
     return state if -128 <= state <= 127 else None
