@@ -81,7 +81,7 @@ def test_frames_pass_unchanged_and_are_recorded(name: str, sockets: tuple[Any, A
     push.send_multipart(parts)
     assert pull.recv_multipart() == parts
     sent, received = OPS[meaning.kind]
-    expected = [(sent, meaning.room, None)] if sent else []
+    expected: list[Any] = [(sent, meaning.room, None)] if sent else []
     expected += [(Op.CONTROL_WAITING, None, 4), (received, meaning.room, 4)]
     assert [columns(row) for row in recorder.rows] == expected
     last = recorder.rows[-1]

@@ -137,13 +137,13 @@ def test_garbage_collection_in_the_middle_does_not_break_the_chain() -> None:
         old, _, (seq, _, _, before) = order.replacing(dict.__setitem__, table, ROOM, (number, n))
         told[number].append((seq, before, old, (number, n)))
 
-    gc.callbacks.append(noise)  # type: ignore[arg-type]
+    gc.callbacks.append(noise)
     gc.set_threshold(20, 100, 100)
     try:
         race(write)
     finally:
         gc.set_threshold(*threshold)
-        gc.callbacks.remove(noise)  # type: ignore[arg-type]
+        gc.callbacks.remove(noise)
     chain = sorted(row for lane in told for row in lane)
     unsure = [later for sooner, later in itertools.pairwise(chain) if sooner[3] != later[2]]
     assert all(before is not None for _, before, _, _ in unsure)

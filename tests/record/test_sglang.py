@@ -109,7 +109,7 @@ def test_update_status_is_one_row_though_it_calls_its_base(run: Run) -> None:
     """A call leaves exactly one of written and refused; only clear() and the like leave more."""
     mine = run.of(Op.STATUS_WRITTEN, Op.STATUS_REFUSED, Op.STATUS_DROPPED, manager=0, room=ROOM + 100)
     told = [(row.op, row.requested, row.old, row.new) for row in mine]
-    expected = [(Op.STATUS_WRITTEN, 1, ABSENT, 1), (Op.STATUS_WRITTEN, 0, 1, 0)]
+    expected: list[Any] = [(Op.STATUS_WRITTEN, 1, ABSENT, 1), (Op.STATUS_WRITTEN, 0, 1, 0)]
     sticky = run.build.startswith("0.5.16")
     expected += [(Op.STATUS_REFUSED, 3, 0, None)] if sticky else [(Op.STATUS_WRITTEN, 3, 0, 3)]
     assert told == expected

@@ -29,7 +29,7 @@ ABSENT = int(State.ABSENT)
 KEYS = st.sampled_from([0, 1, 2, 2**63, ROOM_MAX, ROOM_MAX + 1, -1, "room", None, (1, 2), 1.5])
 VALUES = st.sampled_from([0, 1, 2, 3, 4, 127, 128, -5, None, "Success", 2.5, b"x", True])
 PAIRS = st.lists(st.tuples(KEYS, VALUES), max_size=4)
-UNHASHABLE = st.just([])
+UNHASHABLE: st.SearchStrategy[Any] = st.just([])
 
 Step = Callable[[Any], Any]
 
@@ -189,6 +189,18 @@ def test_a_value_that_is_no_state_is_unknown_and_remembered(status: Any) -> None
     assert recorder.spool.lost == 0
 
 
+def test_only_what_was_stored_is_a_row() -> None:
+    recorder = Recorded()
+    table = recording_dict({}, StatusTap(recorder, 0))
+    for _ in range(2):
+        table.setdefault(1, 1)
+        table.setdefault(2)
+    assert [(row.op, row.room, row.old) for row in recorder.of(Op.STATUS_WRITTEN)] == [
+        (Op.STATUS_WRITTEN, 1, ABSENT), (Op.STATUS_WRITTEN, 2, ABSENT)
+    ]  # fmt: skip
+    assert table == {1: 1, 2: None}
+
+
 class Index:
     """An integer of another library."""
 
@@ -262,12 +274,14 @@ def test_a_copy_is_plain_and_its_own(plain: Any) -> None:
 
 
 def test_an_update_that_fails_raises_what_a_dict_raises() -> None:
-    table = recording_dict({}, StatusTap(Recorded(), 0))
+    table: Any = recording_dict({}, StatusTap(Recorded(), 0))
+    plain: Any = {}
+    bad: Any
     for bad in ([1], [(1, 2, 3)], 5):
         with pytest.raises((TypeError, ValueError)) as ours:
-            table.update(bad)  # type: ignore[call-overload]
+            table.update(bad)
         with pytest.raises(ours.type):
-            {}.update(bad)  # type: ignore[call-overload]
+            plain.update(bad)
 
 
 def test_an_unknown_kind_of_dictionary_is_left_as_it_is() -> None:
