@@ -106,9 +106,7 @@ class Serving:
 
     def report(self) -> dict[str, Any]:
         tables = {
-            str(number): {
-                str(room): int(status) for room, status in dict.items(manager.request_status)
-            }
+            str(number): {str(room): int(status) for room, status in dict.items(manager.request_status)}
             for number, manager in enumerate((self.engine.prefill, self.engine.decode))
         }
         return {

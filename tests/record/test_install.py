@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 #: What SGLang's common module looks like to the recorder, as small as can be; a later release's
 #: subclass overrides and calls its base.
-ENGINE = '''
+ENGINE = """
 class CommonKVManager:
     def __init__(self, mode="prefill"):
         self.disaggregation_mode = mode
@@ -46,7 +46,7 @@ class CommonKVSender:
         self.kv_mgr.request_status.pop(self.bootstrap_room, None)
 class CommonKVReceiver(CommonKVSender):
     pass
-'''
+"""
 TARGET = "sglang/srt/disaggregation/common/conn.py"
 
 
@@ -182,7 +182,9 @@ def test_a_dead_thread_is_a_row_and_whoever_watched_is_told(engine: Path, tmp_pa
 
 
 def test_the_child_of_a_fork_is_a_process_of_its_own(engine: Path, tmp_path: Path) -> None:
-    code = SERVE + """
+    code = (
+        SERVE
+        + """
 import os, sys
 sys.stdout.flush()
 child = os.fork()
@@ -191,6 +193,7 @@ if not child:
     os._exit(0)
 os.waitpid(child, 0)
 """
+    )
     served(python(code, engine, TRACEKV_SPOOL=str(tmp_path / "spool")))
     read = read_spool(tmp_path / "spool")
     assert not read.damage and not read.losses
@@ -265,9 +268,7 @@ def test_a_table_of_an_unknown_kind_is_reported_absent_when_it_comes() -> None:
     assert manager.request_status is store and store == {5: 1}
     told = [(row.attr("state"), row.attr("where")) for row in recorder.of(Op.SEAM_INSTALLED)
             if row.attr("seam") == "status"]  # fmt: skip
-    assert told == [
-        ("installed", "manager.request_status"), ("absent", "manager.request_status is a Store")
-    ]
+    assert told == [("installed", "manager.request_status"), ("absent", "manager.request_status is a Store")]
 
 
 def test_the_engines_own_errors_pass_through() -> None:

@@ -23,6 +23,11 @@ THREADS, WRITES, ROOM = 8, 25_000, 7
 WATCHDOG_S = 20.0
 
 Told = tuple[int, int, Any, Any]  # seq, mono_ns, old, new
+Marked = tuple[int, int, Any, Any, "int | None"]  # ... and seq_before
+
+#: Before 3.12 a garbage collection, and the Python of its callbacks, may start at any allocation, so in
+#: the middle of an operation.  Then its row is marked; from 3.12 on no row of a race may be.
+SURE = sys.version_info >= (3, 12)
 
 
 @pytest.fixture(autouse=True)
@@ -76,21 +81,36 @@ class Naive(dict):  # type: ignore[type-arg]
         self.told.append((next(self.ticket), time.monotonic_ns(), old, value))
 
 
-def test_the_numbers_of_racing_writes_form_one_unbroken_chain() -> None:
+def unexcused(told: list[Marked]) -> int:
+    """Breaks of the chain whose later row does not say that others came into it."""
+    chain = sorted(told, key=lambda row: row[0])
+    return sum(
+        sooner[3] != later[2] and (SURE or later[4] is None or later[4] > sooner[0])
+        for sooner, later in itertools.pairwise(chain)
+    )
+
+
+def raced() -> tuple[list[Marked], Any]:
+    """The rows of all threads' writes to one key, and what the key holds at the end."""
     order, table = Order(), {ROOM: (-1, -1)}
-    told: list[list[Told]] = [[] for _ in range(THREADS)]
+    told: list[list[Marked]] = [[] for _ in range(THREADS)]
 
     def write(number: int, n: int) -> None:
         old, _, (seq, mono, _, before) = order.replacing(dict.__setitem__, table, ROOM, (number, n))
-        assert before is None
-        told[number].append((seq, mono, old, (number, n)))
+        told[number].append((seq, mono, old, (number, n), before))
 
     race(write)
-    rows = [row for lane in told for row in lane]
+    return [row for lane in told for row in lane], table[ROOM]
+
+
+def test_the_numbers_of_racing_writes_form_one_unbroken_chain() -> None:
+    rows, final = raced()
     assert len({row[0] for row in rows}) == THREADS * WRITES
-    assert breaks(rows) == 0
-    assert backwards(rows) == 0
-    assert max(rows)[3] == table[ROOM]
+    assert unexcused(rows) == 0
+    assert backwards([row[:4] for row in rows]) == 0
+    assert max(rows, key=lambda row: row[0])[3] == final
+    marked = sum(row[4] is not None for row in rows)
+    assert marked == 0 if SURE else marked < len(rows) / 100
 
 
 def test_the_same_race_breaks_the_chain_of_a_naive_recorder() -> None:
@@ -120,33 +140,30 @@ def test_a_status_table_that_threads_fight_over_tells_one_history(tmp_path: Path
     rows = [row for row in read_spool(tmp_path).events if row.room == ROOM]
     assert len(rows) == THREADS * WRITES
     now = [row.new if row.op == Op.STATUS_WRITTEN else int(State.ABSENT) for row in rows]
-    assert [row.old for row in rows] == [int(State.ABSENT), *now[:-1]]
+    wrong = [row for row, held in zip(rows, [int(State.ABSENT), *now], strict=False) if row.old != held]
+    assert not wrong if SURE else all(row.seq_before is not None for row in wrong)
     assert now[-1] == final
     clocks = [row.mono_ns or 0 for row in rows]
     assert clocks == sorted(clocks)
     assert not recorder.troubles and recorder.spool.lost == 0
 
 
-def test_garbage_collection_in_the_middle_does_not_break_the_chain() -> None:
-    """Before 3.12 a collection, and the Python code of its callbacks, may start at any allocation."""
-    order, table = Order(), {ROOM: (-1, -1)}
-    told: list[list[tuple[int, int | None, Any, Any]]] = [[] for _ in range(THREADS)]
-    threshold, noise = gc.get_threshold(), lambda *_: [None for _ in range(20)]
+def test_a_garbage_collection_in_the_middle_is_told_by_the_row() -> None:
+    threshold = gc.get_threshold()
 
-    def write(number: int, n: int) -> None:
-        old, _, (seq, _, _, before) = order.replacing(dict.__setitem__, table, ROOM, (number, n))
-        told[number].append((seq, before, old, (number, n)))
+    def noise(*_: object) -> None:
+        for _n in range(20):
+            time.monotonic()
 
     gc.callbacks.append(noise)
     gc.set_threshold(20, 100, 100)
     try:
-        race(write)
+        rows, final = raced()
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(noise)
-    chain = sorted(row for lane in told for row in lane)
-    unsure = [later for sooner, later in itertools.pairwise(chain) if sooner[3] != later[2]]
-    assert all(before is not None for _, before, _, _ in unsure)
+    assert unexcused(rows) == 0
+    assert max(rows, key=lambda row: row[0])[3] == final
 
 
 class SlowKey:

@@ -150,9 +150,7 @@ KNOWN = steps(*(name for name in _BUILDERS if name not in ("update_names", "setd
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(KNOWN, max_size=25), st.sampled_from(["writes", "gates"]), st.booleans())
-def test_the_rows_tell_what_happened(
-    program: list[tuple[str, Step]], detail: str, defaulting: bool
-) -> None:
+def test_the_rows_tell_what_happened(program: list[tuple[str, Step]], detail: str, defaulting: bool) -> None:
     recorder = RECORDERS[detail]
     recorder.rows.clear()
     empty: Any = defaultdict(int) if defaulting else {}
