@@ -148,7 +148,10 @@ def _told(actor: str, row: Event | None) -> str:
 
 
 def run_once(rig: Rig, scenario: Scenario, schedule: Schedule) -> Run:
-    """Execute ``scenario`` once in the order of ``schedule`` on a fresh room of ``rig``."""
+    """Execute ``scenario`` once in the order of ``schedule`` on a fresh room of ``rig``.
+
+    Raises Stalled where the rig does not even bring every actor to its first gate.
+    """
     room = rig.begin(scenario)
     driver = _Driver(rig, schedule)
     divergence: Divergence | None = None
@@ -160,8 +163,6 @@ def run_once(rig: Rig, scenario: Scenario, schedule: Schedule) -> Run:
     if divergence is not None and end.died:
         divergence = _died(divergence, end.died)
     return Run(room, end, driver.index, divergence)
-
-
 
 
 def _died(divergence: Divergence, died: Mapping[str, str]) -> Divergence:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tracekv.errors import CannotTellError
 from tracekv.event import Event, Op, State
 from tracekv.replay.rigs import Pending, Scenario
-from tracekv.seams import GATE_OF
+from tracekv.seams import GATE_OF, Wait
 
 POLL: Final = "poll"  # the gate of a scheduler's poll, told apart from its other reads
 SENT_BEFORE: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT}
@@ -37,6 +38,9 @@ HARD: Final = frozenset(
 
 #: A row that says that a thread came back to a gate, and that gate.
 ARRIVALS: Final = {Op.CONTROL_WAITING: "control.in", Op.WORKER_WAITING: Op.CHUNK_DEQUEUED}
+
+CHUNK_PAGES: Final = 16  # of a chunk at most: the interleaving does not depend on how large it is
+ROOM_PAGES: Final = 256  # of a room in all: what the smallest rig holds
 
 _LETTERS: Final = {"scheduler": "S", "bootstrap": "B", "decode": "D"}
 
@@ -75,8 +79,6 @@ class Schedule:
 
 def gate_of(pending: Pending) -> str:
     """The gate's name in a schedule."""
-    from tracekv.seams import Wait
-
     return POLL if pending.waits is Wait.VALUE_CHANGED else pending.gate
 
 
@@ -96,16 +98,25 @@ def actor_of(row: Event, prefill: frozenset[tuple[str, int | None]]) -> str | No
     return letter if letter != "D" else None
 
 
-def scenario_of(rows: Iterable[Event], *, pages_limit: int = 16) -> Scenario:
-    """What the rows of one room executed; at most ``pages_limit`` pages a chunk, a rig has few."""
+def scenario_of(rows: Iterable[Event]) -> Scenario:
+    """What the rows of one room executed, with chunks cut to what a rig holds.
+
+    Raises CannotTellError where a rig does not even hold one page of each chunk.
+    """
     pages: list[int] = []
     abort = False
     for row in rows:
         if row.op == Op.CHUNK_ENQUEUED:
             found = row.attr("pages", 1)
-            pages.append(min(max(found if isinstance(found, int) else 1, 1), pages_limit))
+            pages.append(found if isinstance(found, int) else 1)
         abort = abort or row.op in (Op.ABORT_SENT, Op.ABORT_RECEIVED)
-    return Scenario(tuple(pages) or (1,), abort)
+    if len(pages) > ROOM_PAGES:
+        raise CannotTellError(
+            f"the room has {len(pages):,} chunks, a rig holds {ROOM_PAGES}",
+            hint="A replay of one with fewer chunks shows the same interleavings.",
+        )
+    most = min(CHUNK_PAGES, ROOM_PAGES // max(len(pages), 1))
+    return Scenario(tuple(min(max(each, 1), most) for each in pages) or (1,), abort)
 
 
 def strict_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
