@@ -22,12 +22,13 @@ def allowed(line: str, label: "str | None" = None, backend: str = "nixl") -> set
     ("line", "names"),
     [
         ("S:init B:info", EVERY),
-        (PIN, {"0.5.14+fork"}),
+        (PIN, {"0.5.14+fork", "0.5.14+fork+fix-a"}),  # no reads: a lost update would look the same
         ("S:init B:info B:abort B:set0 B:pop B:ctl", FORKS),
         ("S:init B:info B:abort B:set0 B:ctl", EVERY - {"0.5.14"}),
-        ("S:init B:info B:meta S:set0 W:set3", MAXES),  # Failed was lifted
+        ("S:init B:info B:meta S:set0 W:set3", EVERY),  # what the worker had read is not known
         ("S:init B:info S:set0 W:get W:set3", MAXES),  # and the worker had read that it was Failed
         ("S:init B:info W:get S:set0 W:set3", EVERY),  # the worker had read something else: a lost update
+        ("S:init B:info W:get S:set0 W:get W:set3", EVERY),  # as the override of 0.5.16 reads twice
         ("S:init B:info S:enq0* B:pop W:deq0 W:skip0", {"0.5.14+fork", "0.5.14+fork+fix-a"}),
         ("S:init B:info S:enq0* B:pop W:deq0 W:set0 W:skip0", EVERY),  # it concluded before it went on
     ],

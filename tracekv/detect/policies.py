@@ -110,13 +110,29 @@ def _merge_worker(found: Evidence, life: Life) -> Evidence:
 
 
 def _stored_over_failed(rows: tuple[Event, ...], at: int) -> bool:
-    """A plain merge lifted Failed; a sticky one that lost an update had read something else before."""
+    """A plain merge lifted a Failed that it had read all along.
+
+    A sticky build can store over Failed too, when it read something else first and lost the update;
+    and where no read of the write was recorded, the rows do not say which of the two it was.
+    """
     row = rows[at]
     if row.op != Op.STATUS_WRITTEN or row.old != State.FAILED or row.new in (None, State.FAILED):
         return False
-    before = next((each for each in reversed(rows[:at]) if each.thread == row.thread), None)
-    read = before is not None and before.op == Op.STATUS_CHECKED and before.attr("call") == "get"
-    return before is None or not read or before.old == State.FAILED
+    reads = _reads_of_write(rows, at)
+    return bool(reads) and all(read.old == State.FAILED for read in reads)
+
+
+def _reads_of_write(rows: tuple[Event, ...], at: int) -> list[Event]:
+    """The reads inside the same ``update_status``: the unbroken run of them by its thread and site."""
+    row = rows[at]
+    reads: list[Event] = []
+    for each in reversed(rows[:at]):
+        if each.thread != row.thread:
+            continue
+        if each.op != Op.STATUS_CHECKED or each.site != row.site:
+            break
+        reads.append(each)
+    return reads
 
 
 def _skipped_silently(life: Life, at: int) -> bool:
