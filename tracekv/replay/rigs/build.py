@@ -53,9 +53,7 @@ class Build:
 
 def parse_build(text: str) -> Build:
     """A build from its text.  Raises UsageError for an unknown patch or a base that is neither."""
-    base, *names = text.split("+")
-    while names and names[0] not in PATCHES and _exists(f"{base}+{names[0]}"):
-        base = f"{base}+{names.pop(0)}"  # a path may hold a plus
+    base, names = _split(text)
     unknown = [name for name in names if name not in PATCHES]
     if unknown:
         raise UsageError(
@@ -68,6 +66,16 @@ def parse_build(text: str) -> Build:
             hint="Examples: 0.5.14+fork, ./sglang-0.5.16-py3-none-any.whl, ~/src/sglang/python",
         )
     return build
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """Base and names of patches; a path may hold a plus, so the longest one that exists is meant."""
+    first, *rest = text.split("+")
+    for taken in range(0 if _VERSION.fullmatch(first) else len(rest), 0, -1):
+        path = "+".join((first, *rest[:taken]))
+        if _exists(path):
+            return path, rest[taken:]
+    return first, rest
 
 
 def _exists(path: str) -> bool:
