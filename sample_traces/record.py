@@ -207,7 +207,7 @@ def write_labels(labels: dict[str, dict[str, Any]]) -> None:
 
 def _table(label: dict[str, Any], path: str) -> list[str]:
     ended = label.get("ended") or {}
-    plain = [f"{key} = {_value(value)}" for key, value in label.items() if key != "ended" and value is not None]
+    plain = [f"{key} = {_value(value)}" for key, value in label.items() if key != "ended"]
     if not ended:
         return plain
     rows = [f'"{room}" = {_value(state)}' for room, state in sorted(ended.items())]

@@ -58,6 +58,15 @@ def _rooms(trace: Any, survey: Survey) -> dict[int, Room]:
     return {room: Room(room, tuple(lives)) for room, lives in by_room.items()}
 
 
+def build_of(trace: Any, room: Room) -> str | None:
+    """The build of the process that hosted the room's prefill side, else of any that hosted it."""
+    for life in (*room.prefill, *room.lives):
+        process = trace.processes.get(life.process)
+        if process is not None and process.build:
+            return str(process.build)
+    return None
+
+
 def find_room(rooms: dict[int, Room], room: int) -> Room:
     """The room with this id, or an error that names the nearest one that is there."""
     if room in rooms:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekv.event import parse_room
-from tracekv.examine import Examined, examine, find_room
+from tracekv.examine import Examined, build_of, examine, find_room
 from tracekv.rooms import Room
 from tracekv.show.table import rows
 from tracekv.verdict import Verdict, judge
@@ -94,7 +94,7 @@ class Recording:
 
         chosen = self.room(room)
         about = [each for each in self.verdict.findings if each.room == chosen.room]
-        return room_plot(chosen, about, ax=ax)
+        return room_plot(chosen, about, ax=ax, build=build_of(self.trace, chosen))
 
     def __repr__(self) -> str:
         evidence = self.verdict.evidence

@@ -44,6 +44,7 @@ class Evidence:
     rows: int
     rows_lost: int
     processes: tuple[Any, ...]
+    managers: tuple[Any, ...] = ()
     damage: tuple[Any, ...] = ()
     partial: bool = False
     first_wall_ns: int | None = None
@@ -137,6 +138,7 @@ def _evidence(seen: Examined) -> Evidence:
         rows=seen.survey.rows,
         rows_lost=sum(loss.n for loss in trace.losses),
         processes=tuple(trace.processes.values()),
+        managers=tuple(trace.managers.values()),
         damage=damage,
         partial=bool(damage or trace.losses or getattr(trace, "partial", False)),
         first_wall_ns=seen.survey.first_wall_ns,

@@ -20,6 +20,8 @@ from tracekv.replay.rigs.cargo import POISON, stamp
 from tracekv.replay.rigs.nixl import DECODE, PREFILL, NixlRig
 from tracekv.seams import GATE_OF, SEAM_NAMES, Wait
 
+pytestmark = pytest.mark.nixl
+
 FORK = "0.5.14+fork"
 
 

@@ -25,7 +25,7 @@ DRAWN = (".png", ".svg", ".pdf")
 @click.option("-o", "--output", metavar="FILE", help="Draw the room into FILE (.png, .svg or .pdf).")
 def show(trace: str, room: int, output: str | None) -> None:
     """Tell the story of ROOM (decimal or 0x hex) in the TRACE, healthy or not; with -o, draw it."""
-    from tracekv.examine import examine
+    from tracekv.examine import build_of, examine
     from tracekv.show.text import room_text
 
     if output is not None and Path(output).suffix.lower() not in DRAWN:
@@ -34,16 +34,16 @@ def show(trace: str, room: int, output: str | None) -> None:
     seen = examine(opened(trace), room=room)
     found = seen.chosen[0]
     if output is not None:
-        _draw(found, seen.findings, output)
+        _draw(found, seen.findings, output, build_of(seen.trace, found))
         return
     say(room_text(found, seen.findings, seen.notes, trace, painter()))
 
 
-def _draw(room: Room, findings: Sequence[Finding], output: str) -> None:
+def _draw(room: Room, findings: Sequence[Finding], output: str, build: str | None) -> None:
     from tracekv.show.plot import save
 
     try:
-        save(room, findings, output)
+        save(room, findings, output, build=build)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
     click.echo(f"wrote {output}", err=True)

@@ -5,7 +5,7 @@ Room ids are decimal strings always, and so is any integer beyond 2**53: no read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
@@ -120,16 +120,23 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         "seams": list(evidence.seams),
         "rows": evidence.rows,
         "rows_lost": evidence.rows_lost,
-        "processes": [process_json(each) for each in evidence.processes],
+        "processes": [process_json(each, evidence.managers) for each in evidence.processes],
     }
 
 
-def process_json(process: Any) -> dict[str, Any]:
-    """What the trace says about one process."""
+def process_json(process: Any, managers: Iterable[Any] = ()) -> dict[str, Any]:
+    """What the trace says about one process and its managers, with the coverage of each."""
     names = ("uuid", "host", "pid", "engine", "version", "build", "detail", "ended")
     found = {name: getattr(process, name, None) for name in names}
-    seams: Mapping[str, str] = getattr(process, "seams", {})
-    return {**found, "seams": dict(seams)}
+    here = [manager_json(each) for each in managers if each.process == process.uuid]
+    return {**found, "managers": here}
+
+
+def manager_json(manager: Any) -> dict[str, Any]:
+    """One manager: its role, its rank, and each seam with ``installed`` or ``absent``."""
+    names = ("manager", "role", "backend", "engine_rank", "tp_size", "tp_rank", "pp_size", "pp_rank")
+    found = {name: getattr(manager, name, None) for name in names}
+    return {**found, "seams": dict(getattr(manager, "seams", {}))}
 
 
 def rooms_json(rooms: Mapping[int, Room], rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -80,12 +80,18 @@ def headline(verdict: Verdict, paint: Paint = plain) -> str:
     """The verdict in one line."""
     evidence = verdict.evidence
     if verdict.name == "clean":
-        claims = ", ".join(evidence.invariants)
+        claims = ", ".join(_holding(claim, verdict) for claim in evidence.invariants)
         text = f"all {_count(evidence.rooms, 'room')} settled; {claims} hold"
         return paint("CLEAN", "green") + f": {text}; every needed seam was installed and no rows were lost"
     if verdict.name == "cannot_tell":
         return paint("CANNOT TELL", "yellow") + f": {escape(verdict.reasons[0])}"
     return paint("VIOLATION", "red") + f": {_summary(verdict.findings)}"
+
+
+def _holding(claim: str, verdict: Verdict) -> str:
+    """An invariant that held; a resurrection that healed is not passed over in silence."""
+    healed = sum(note.kind == "healed_resurrection" for note in verdict.notes) if claim == "I1" else 0
+    return f"{claim} (but for {_count(healed, 'healed resurrection')}, see the notes)" if healed else claim
 
 
 def _summary(findings: Sequence[Finding]) -> str:

@@ -26,7 +26,8 @@ def stamp(room: int, chunk: int, place: int) -> NDArray[np.uint8]:
     """The bytes of one page, shape ``(PAGE_BYTES,)``: its words count up from a mix of the three."""
     seed = (room * _MIX[0] + chunk * _MIX[1] + place * _MIX[2]) & _MASK
     words = np.arange(_WORDS, dtype=np.uint64) * np.uint64(_MIX[0]) + np.uint64(seed)
-    return words.view(np.uint8)
+    page: NDArray[np.uint8] = words.view(np.uint8)
+    return page
 
 
 @dataclass(slots=True)
