@@ -106,7 +106,7 @@ def test_peers_inside_a_rooms_entry_are_not_gated() -> None:
 
 def test_operations_without_a_gate_are_no_steps() -> None:
     rows = Rows()
-    for op in (Op.ROOM_OPENED, Op.FAILURE_RECORDED, Op.POLL_CHANGED, Op.CHUNK_SKIPPED, "x.sglang.thing"):
+    for op in (Op.ROOM_OPENED, Op.FAILURE_RECORDED, Op.CHUNK_SKIPPED, "x.sglang.thing"):
         rows.add("scheduler", op)
     assert strictly(rows) == []
 
@@ -126,6 +126,17 @@ def test_decodes_sends_are_taken_as_they_were_where_they_are_known() -> None:
     rows = Rows().add("decode", Op.META_SENT, manager=1).add("decode", Op.ABORT_SENT, manager=1)
     rows.add("bootstrap", Op.META_RECEIVED).add("bootstrap", Op.ABORT_RECEIVED)
     assert strictly(rows) == ["D meta.sent", "D abort.sent", "B control.in", "B control.in"]
+
+
+def test_at_detail_writes_polls_are_known_by_their_changes() -> None:
+    rows = Rows().add("scheduler", Op.POLL_CHANGED, new=2).add("scheduler", Op.CHUNK_ENQUEUED, chunk=0)
+    rows.add("scheduler", Op.POLL_CHANGED, new=4).add("decode", Op.POLL_CHANGED, manager=1, new=4)
+    assert strictly(rows) == ["S poll", "S chunk.enqueued c0", "S poll"]
+
+
+def test_who_enqueued_had_polled() -> None:
+    rows = Rows().add("scheduler", Op.CHUNK_ENQUEUED, chunk=0).add("scheduler", Op.CHUNK_ENQUEUED, chunk=1)
+    assert strictly(rows) == ["S poll", "S chunk.enqueued c0", "S chunk.enqueued c1"]
 
 
 # -- anchored

@@ -11,7 +11,7 @@ Pure: rows in, steps out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tracekv.errors import CannotTellError
@@ -121,7 +121,7 @@ def scenario_of(rows: Iterable[Event]) -> Scenario:
 
 def strict_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
     """The exact order of the gated events of one room, from a trace at detail ``gates``."""
-    return Schedule("strict", tuple(step for step, _ in _gated(rows, prefill)))
+    return Schedule("strict", tuple(step for step, _ in _gated(_completed(rows), prefill)))
 
 
 def anchored_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
@@ -131,9 +131,10 @@ def anchored_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int |
     ``control.waiting`` and ``worker.waiting``), in order.
     """
     steps: list[Step] = []
+    rows = _completed(rows)
     gated = {id(row): step for step, row in _gated(rows, prefill)}
     busy: set[str] = set()  # the actors that have work of this room in hand
-    for row in _with_sends(rows):
+    for row in rows:
         actor = actor_of(row, prefill)
         if row.op in ARRIVALS:
             if actor in busy:
@@ -162,13 +163,13 @@ def _gated(
     rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]
 ) -> Iterable[tuple[Step, Event]]:
     polled: int | None = None
-    for row in _with_sends(rows):
+    for row in rows:
         gate, actor = GATE_OF.get(row.op), actor_of(row, prefill)
         if gate is None or actor is None or _passes_gate(row):
             continue
         if row.op == Op.CHUNK_ENQUEUED:
             polled = None
-        if row.op == Op.STATUS_CHECKED and actor == "S" and row.attr("call") == "poll":
+        if actor == "S" and _is_poll(row):
             if row.old == polled:
                 continue  # a poll that saw nothing new: a rig waits for a change instead
             polled, gate = row.old, POLL
@@ -181,7 +182,37 @@ def _passes_gate(row: Event) -> bool:
     return row.op == Op.PEER_ADDED and row.peer is not None
 
 
-def _with_sends(rows: Sequence[Event]) -> Sequence[Event]:
+def _completed(rows: Sequence[Event]) -> list[Event]:
+    """The rows, and those that they imply where a trace does not hold them."""
+    sent = _with_sends(rows)
+    return sent if any(_is_poll(row) for row in rows) else _with_polls(sent)
+
+
+def _is_poll(row: Event) -> bool:
+    return row.op == Op.STATUS_CHECKED and row.attr("call") == "poll"
+
+
+def _with_polls(rows: Sequence[Event]) -> list[Event]:
+    """The rows with the polls of a trace at detail ``writes``.
+
+    There a poll left a row only where its result changed; and a scheduler that enqueued had seen its room wait.
+    """
+    made: list[Event] = []
+    seen = False
+    for row in rows:
+        if row.op == Op.POLL_CHANGED or (row.op == Op.CHUNK_ENQUEUED and not seen):
+            seen = True
+            made.append(_poll_of(row))
+        made.append(row)
+    return made
+
+
+def _poll_of(row: Event) -> Event:
+    old = row.new if row.op == Op.POLL_CHANGED else State.WAITING
+    return replace(row, op=Op.STATUS_CHECKED, old=old, new=None, attrs='{"call":"poll"}', source="inferred")
+
+
+def _with_sends(rows: Sequence[Event]) -> list[Event]:
     """The rows with a send before each received frame whose sender's own row is not among them."""
     sent = {row.op for row in rows}
     made: list[Event] = []
