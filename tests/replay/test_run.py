@@ -173,8 +173,9 @@ def test_a_trace_at_the_detail_of_production_is_enough(pin: Path, tmp_path: Path
 
 @pytest.mark.nixl
 def test_a_second_life_of_a_room_is_executed_without_the_first(make: Make) -> None:
-    aborted = "S:init B:info S:enq0* W:deq0 W:set3 W:post0 W:done0 B:abort B:set0 B:pop B:ctl W:wait S:poll0 S:clear"
-    found = told(make(f"{aborted} +1s {PIN}"), "--expect", "pinned")
+    aborted = "S:init B:info B:ctl S:enq0* W:deq0 W:post0 W:done0 B:abort B:set0 B:pop B:ctl W:wait S:poll0 S:clear"
+    pinned = PIN.replace("B:info", "B:info B:ctl")
+    found = told(make(f"{aborted} +1s {pinned}"), "--expect", "pinned")
     assert (found["met"], found["divergences"]) == (1, 0)
 
 
@@ -244,6 +245,9 @@ def test_the_trace_itself_is_not_written_to(pin: Path) -> None:
 def test_endless_rooms_are_refused(make: Make) -> None:
     with pytest.raises(CannotTellError, match="a replay follows 50,000"):
         replay(open_trace(make("S:init B:info " + "B:abort " * 26_000)), room=7)
+
+
+def test_a_room_with_more_chunks_than_a_rig_holds_is_refused(make: Make) -> None:
     with pytest.raises(CannotTellError, match="a rig holds 256"):
         replay(open_trace(make("S:init " + " ".join(f"S:enq{n}" for n in range(300)))), room=7)
 
