@@ -58,7 +58,8 @@ def test_another_gate_than_expected() -> None:
     assert (found.step, found.expected, found.got) == (2, "B status.written", "B peer.popped")
     assert set(found.enabled) == {"S poll", "B peer.popped", "W xfer.posted c0"}
     assert found.last == ("S status.written", "B control.in")
-    assert str(found).startswith("diverged at step 2: expected B status.written, got B peer.popped; enabled: ")
+    said = "diverged at step 2: expected B status.written, got B peer.popped; enabled: "
+    assert str(found).startswith(said)
 
 
 def test_another_chunk_than_expected() -> None:
@@ -132,7 +133,7 @@ def test_an_arrival_runs_an_actor_up_to_a_gate_and_not_through_it() -> None:
     rig = PaperRig({"W": ["chunk.dequeued", "status.checked", "chunk.dequeued"]})
     run = run_once(rig, Scenario(), anchored("W chunk.dequeued", "W @chunk.dequeued"))
     assert run.divergence is None
-    assert rig.granted == ["W chunk.dequeued", "W status.checked", "W chunk.dequeued"]  # the last one: at rest
+    assert rig.granted == ["W chunk.dequeued", "W status.checked", "W chunk.dequeued"]
     schedule = anchored("W chunk.dequeued", "W @chunk.dequeued", "W xfer.posted")
     assert divergence(rig, schedule).got == "W chunk.dequeued"
 

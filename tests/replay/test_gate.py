@@ -131,7 +131,11 @@ def test_other_rooms_managers_and_threads_are_not_parked(stage: Stage) -> None:
         went.append(stage.gate.arrive("status.written", manager=1, room=ROOM))
 
     stage.thread("W", pass_by).join(LIMIT)
-    stage.thread(None, lambda: went.append(stage.gate.arrive("status.written", manager=0, room=ROOM))).join(LIMIT)
+
+    def unknown() -> None:
+        went.append(stage.gate.arrive("status.written", manager=0, room=ROOM))
+
+    stage.thread(None, unknown).join(LIMIT)
     assert went == [False] * 3
 
 
@@ -292,7 +296,12 @@ def test_nobody_is_idle_while_a_frame_is_on_its_way(stage: Stage) -> None:
 
 def test_who_works_is_not_idle(stage: Stage) -> None:
     ends = threading.Event()
-    stage.play("W", lambda: (stage.through("status.written"), ends.wait(LIMIT)) and None)
+
+    def works() -> None:
+        stage.through("status.written")
+        ends.wait(LIMIT)
+
+    stage.play("W", works)
     stage.control()
     stage.gate.release()
     assert not stage.gate.idle(0.05)

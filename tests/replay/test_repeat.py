@@ -57,19 +57,23 @@ def test_a_job_and_a_run_survive_json(tmp_path: Path) -> None:
 
 
 def test_garbage_on_standard_output_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    body = "answer({'manager': 'm'})\nfor _ in range(3):\n    os.write(1, b'\\xff{}[' * 99999); answer({'run': RUN})\n"
+    body = "answer({'manager': 'm'})\n" + "os.write(1, b'\\xff{}[' * 99999); answer({'run': RUN})\n" * 3
     play(monkeypatch, tmp_path, body)
     counts: list[int] = []
     found = repeat(job(tmp_path), counts.append)
     assert (found.manager, found.runs, counts) == ("m", [RUN] * 3, [1, 2, 3])
 
 
-def test_a_rig_that_ends_after_each_run_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_rig_that_ends_after_each_run_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     play(monkeypatch, tmp_path, "answer({'run': RUN | {'consumed': asked['times']}})\n")
     assert [run.consumed for run in repeat(job(tmp_path)).runs] == [3, 2, 1]
 
 
-def test_a_crash_is_told_with_the_end_of_what_was_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_crash_is_told_with_the_end_of_what_was_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     play(monkeypatch, tmp_path, "answer({'run': RUN})\nraise KeyError('no such layer')\n")
     with pytest.raises(RigError, match=r"failed \(exit code 1\)") as crashed:
         repeat(job(tmp_path))
@@ -89,7 +93,9 @@ def test_an_answer_that_was_cut_off_is_a_failure(monkeypatch: pytest.MonkeyPatch
         repeat(job(tmp_path))
 
 
-def test_a_rig_that_answers_nothing_does_not_run_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_rig_that_answers_nothing_does_not_run_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     play(monkeypatch, tmp_path, "pass\n")
     with pytest.raises(RigError, match="without a single run"):
         repeat(job(tmp_path))

@@ -139,7 +139,9 @@ def test_rooms_of_a_busy_natural_trace_happen_again(samples: Path) -> None:
 
 
 @pytest.mark.nixl
-def test_a_kept_replay_is_a_trace_that_is_judged_and_replayed_like_its_original(pin: Path, tmp_path: Path) -> None:
+def test_a_kept_replay_is_a_trace_that_is_judged_and_replayed_like_its_original(
+    pin: Path, tmp_path: Path
+) -> None:
     assert run(pin, "--keep", tmp_path / "first").exit_code == 0
     assert run(tmp_path / "first", "--keep", tmp_path / "second").exit_code == 0
     first, second = (order_of(tmp_path / name) for name in ("first", "second"))
@@ -155,7 +157,8 @@ def order_of(path: Path) -> tuple[list[tuple[str, str, str]], list[str]]:
     seen = examine(trace)
     life = prefill_life(seen, only_violating(seen))
     steps = strict_schedule(rows_of(trace, life), prefill_managers(trace, life.process)).steps
-    return sorted((each.kind, each.state.label, each.role) for each in seen.findings), [str(each) for each in steps]
+    findings = sorted((each.kind, each.state.label, each.role) for each in seen.findings)
+    return findings, [str(each) for each in steps]
 
 
 @pytest.mark.nixl
@@ -173,7 +176,9 @@ def test_a_trace_at_the_detail_of_production_is_enough(pin: Path, tmp_path: Path
 
 @pytest.mark.nixl
 def test_a_second_life_of_a_room_is_executed_without_the_first(make: Make) -> None:
-    aborted = "S:init B:info B:ctl S:enq0* W:deq0 W:post0 W:done0 B:abort B:set0 B:pop B:ctl W:wait S:poll0 S:clear"
+    aborted = (
+        "S:init B:info B:ctl S:enq0* W:deq0 W:post0 W:done0 B:abort B:set0 B:pop B:ctl W:wait S:poll0 S:clear"
+    )
     pinned = PIN.replace("B:info", "B:info B:ctl")
     found = told(make(f"{aborted} +1s {pinned}"), "--expect", "pinned")
     assert (found["met"], found["divergences"]) == (1, 0)

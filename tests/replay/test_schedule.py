@@ -32,7 +32,9 @@ class Rows:
     def __init__(self) -> None:
         self.rows: list[Event] = []
 
-    def add(self, thread: str | None, op: str, *, manager: int = 0, room: int | None = 7, **columns: Any) -> Rows:
+    def add(
+        self, thread: str | None, op: str, *, manager: int = 0, room: int | None = 7, **columns: Any
+    ) -> Rows:
         attrs = columns.pop("attrs", None)
         packed = attrs if attrs is None or isinstance(attrs, str) else json.dumps(attrs)
         row = Event(
@@ -143,8 +145,8 @@ def test_who_enqueued_had_polled() -> None:
 
 
 def test_a_thread_is_back_only_where_it_had_work_of_the_room() -> None:
-    rows = Rows().add("bootstrap", Op.CONTROL_WAITING, room=None).add("worker-0", Op.WORKER_WAITING, room=None)
-    rows.add("worker-0", Op.CHUNK_DEQUEUED, chunk=0)
+    rows = Rows().add("bootstrap", Op.CONTROL_WAITING, room=None)
+    rows.add("worker-0", Op.WORKER_WAITING, room=None).add("worker-0", Op.CHUNK_DEQUEUED, chunk=0)
     rows.add("worker-0", Op.WORKER_WAITING, room=None).add("worker-0", Op.WORKER_WAITING, room=None)
     assert towards(rows) == ["W chunk.dequeued", "W back at chunk.dequeued"]
 
@@ -166,7 +168,9 @@ def test_dictionaries_are_soft_and_what_every_build_does_is_hard() -> None:
 
 
 def test_the_constructors_write_is_followed_by_the_first_poll() -> None:
-    rows = Rows().add("scheduler", Op.STATUS_WRITTEN, requested=1).add("scheduler", Op.STATUS_WRITTEN, requested=0)
+    rows = Rows()
+    for requested in (1, 0):
+        rows.add("scheduler", Op.STATUS_WRITTEN, requested=requested)
     assert towards(rows) == ["S status.written?", "S back at poll", "S status.written?"]
 
 

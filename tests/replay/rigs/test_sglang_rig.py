@@ -49,11 +49,15 @@ def test_the_bytes_that_landed_are_compared(pin: Path) -> None:
     assert found["bytes_checked"] > 0 and found["bytes_wrong"] == 0
 
 
-@pytest.mark.parametrize("build", ["0.5.14+fork+fix-a", "0.5.14+fork+fix-b", "0.5.14+fork+fix-a+fix-b", "0.5.16"])
+FIXED = ["0.5.14+fork+fix-a", "0.5.14+fork+fix-b", "0.5.14+fork+fix-a+fix-b", "0.5.16"]
+
+
+@pytest.mark.parametrize("build", FIXED)
 def test_with_a_fix_the_room_fails_and_is_released(pin: Path, build: str) -> None:
     found = told(pin, "--build", build, "--times", 5, "--expect", "failed")
     assert found["manager"] == f"real {build}"
-    assert (found["schedule_kind"], found["met"], found["reproduced"], found["pinned"]) == ("anchored", 5, 0, 0)
+    assert (found["schedule_kind"], found["met"]) == ("anchored", 5)
+    assert (found["reproduced"], found["pinned"]) == (0, 0)
     assert found["bytes_wrong"] == 0
     assert found["ended_otherwise"]["original"]
 
@@ -68,7 +72,8 @@ def test_on_unmodified_0_5_14_the_bootstrap_thread_dies_and_nobody_hangs(pin: Pa
     assert "B died: AssertionError" in found["diverged"]["got"]
     trace = open_trace(tmp_path / "kept")
     died = [row for row in trace.events() if row.op == Op.THREAD_DIED]
-    assert [(row.thread, (row.reason or "").partition(":")[0]) for row in died] == [("bootstrap", "AssertionError")] * 2
+    assert [row.thread for row in died] == ["bootstrap"] * 2
+    assert all((row.reason or "").startswith("AssertionError: ") for row in died)
     assert len(trace.processes) == 2  # each death costs its process
 
 
@@ -103,8 +108,9 @@ def test_a_build_that_does_not_run_says_what_was_raised(pin: Path, tmp_path: Pat
     path = module_path(tree, NIXL)
     text = path.read_text()
     assert text.count("class NixlKVSender(CommonKVSender):") == 1
-    broken = "class NixlKVSender(CommonKVSender):\n    def send(self, *a, **k):\n        raise OSError('no such lane')\n"
-    path.write_text(text.replace("class NixlKVSender(CommonKVSender):", broken).replace("    def send(\n", "    def sent(\n"))
+    head = "class NixlKVSender(CommonKVSender):\n"
+    broken = head + "    def send(self, *a, **k):\n        raise OSError('no such lane')\n"
+    path.write_text(text.replace(head, broken).replace("    def send(\n", "    def sent(\n"))
     result = run(pin, "--build", f"{tree}+fork")
     assert result.exit_code == 2, result.output
     assert "does not run on this rig" in result.stderr and "no such lane" in result.stderr

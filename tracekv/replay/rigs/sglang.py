@@ -36,9 +36,7 @@ class Script:
     ``begin`` is called once in the thread; ``end`` after each job, with what it raised.
     """
 
-    def __init__(
-        self, name: str, begin: Callable[[], None], end: Callable[[Exception | None], None]
-    ) -> None:
+    def __init__(self, name: str, begin: Callable[[], None], end: Callable[[Exception | None], None]) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._begin, self._end = begin, end
         self.error: Exception | None = None
