@@ -9,12 +9,12 @@ from typing import Any
 
 from matplotlib.patches import FancyBboxPatch
 
-from tracekv.show.ink import BOXES, LEADERS, ONTOP, Ink
-from tracekv.show.layout import say_lines
-from tracekv.show.legend import COLUMN, HANDLE, PAD, legend_columns, legend_handles
-from tracekv.show.legible import LINE, SIZE, Flag
-from tracekv.show.palette import BLACK, GREY, VERMILLION, WHITE
-from tracekv.show.picture import Say
+from tracekv.show.plot.ink import BOXES, LEADERS, ONTOP, Ink
+from tracekv.show.plot.layout import say_lines
+from tracekv.show.plot.legend import COLUMN, HANDLE, PAD, legend_columns, legend_handles
+from tracekv.show.plot.legible import LINE, SIZE, Flag
+from tracekv.show.plot.palette import BLACK, GREY, VERMILLION, WHITE
+from tracekv.show.plot.picture import Say
 
 
 def draw_words(ink: Ink) -> None:

@@ -13,12 +13,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from tracekv.event import Event, Op
-from tracekv.show.fold import Moment
-from tracekv.show.ink import ARROWS, FOLDS, MARKS, Ink
-from tracekv.show.layout import BAND
-from tracekv.show.legible import claim, inches, plain
-from tracekv.show.palette import BARRED, BLACK, GREY, READS, VERMILLION, face, look, word
-from tracekv.show.picture import Arrow, Key, Lane
+from tracekv.show.plot.fold import Moment
+from tracekv.show.plot.ink import ARROWS, FOLDS, MARKS, Ink
+from tracekv.show.plot.layout import BAND
+from tracekv.show.plot.legible import claim, inches, plain
+from tracekv.show.plot.palette import BARRED, BLACK, GREY, READS, VERMILLION, face, look, word
+from tracekv.show.plot.picture import Arrow, Key, Lane
 
 _ARROW_INK: Final = {"abort": VERMILLION, "chunk": GREY}
 _OFF: Final = 0.17  # inches from a thread's line to the words beside it

@@ -20,10 +20,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from tracekv.show.layout import Plan
-from tracekv.show.legible import PLAIN
-from tracekv.show.palette import BLACK, WHITE
-from tracekv.show.picture import Lane, Picture
+from tracekv.show.plot.layout import Plan
+from tracekv.show.plot.legible import PLAIN
+from tracekv.show.plot.palette import BLACK, WHITE
+from tracekv.show.plot.picture import Lane, Picture
 
 #: What lies over what.
 LANES, FOLDS, BANDS, BARS, ARROWS, LEADERS, MARKS, LABELS, BOXES, ONTOP = range(1, 11)

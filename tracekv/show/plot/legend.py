@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tracekv.event import State, state_label
-from tracekv.show.legible import inches
-from tracekv.show.palette import BARRED, BLACK, GREY, PURPLE, READS, look, shade
-from tracekv.show.picture import Picture
+from tracekv.show.plot.legible import inches
+from tracekv.show.plot.palette import BARRED, BLACK, GREY, PURPLE, READS, look, shade
+from tracekv.show.plot.picture import Picture
 
 HANDLE: Final = 0.24  # inches of an entry's sign
 PAD: Final = 0.05  # between the sign and its words

@@ -18,15 +18,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tracekv.errors import UsageError
-from tracekv.show.bands import draw_bands, draw_bars, draw_folds, draw_lanes
-from tracekv.show.fold import after, duration
-from tracekv.show.ink import Ink
-from tracekv.show.layout import GUTTER, PER_UNIT, TAIL, WIDTHS, Plan, plan_of
-from tracekv.show.legible import PLAIN, claim, inches, plain, wrapped
-from tracekv.show.marks import draw_arrows, draw_marks
-from tracekv.show.palette import GREY, WHITE
-from tracekv.show.picture import Picture, picture_of, verdict_words
-from tracekv.show.words import draw_legend, draw_words
+from tracekv.show.plot.bands import draw_bands, draw_bars, draw_folds, draw_lanes
+from tracekv.show.plot.fold import after, duration
+from tracekv.show.plot.ink import Ink
+from tracekv.show.plot.layout import GUTTER, PER_UNIT, TAIL, WIDTHS, Plan, plan_of
+from tracekv.show.plot.legible import PLAIN, claim, inches, plain, wrapped
+from tracekv.show.plot.marks import draw_arrows, draw_marks
+from tracekv.show.plot.palette import GREY, WHITE
+from tracekv.show.plot.picture import Picture, picture_of, verdict_words
+from tracekv.show.plot.words import draw_legend, draw_words
 
 if TYPE_CHECKING:
     from tracekv.event import Event

@@ -9,12 +9,12 @@ from collections import Counter
 from typing import Any
 
 from tracekv.event import State, state_label
-from tracekv.show.fold import duration
-from tracekv.show.ink import BANDS, BARS, FOLDS, LABELS, LANES, Ink
-from tracekv.show.layout import BAND, BAR, LANE
-from tracekv.show.legible import inches, plain
-from tracekv.show.palette import BLACK, GREY, PALE, PURPLE, WHITE, shade
-from tracekv.show.picture import Band, Bar, Lane, Section
+from tracekv.show.plot.fold import duration
+from tracekv.show.plot.ink import BANDS, BARS, FOLDS, LABELS, LANES, Ink
+from tracekv.show.plot.layout import BAND, BAR, LANE
+from tracekv.show.plot.legible import inches, plain
+from tracekv.show.plot.palette import BLACK, GREY, PALE, PURPLE, WHITE, shade
+from tracekv.show.plot.picture import Band, Bar, Lane, Section
 
 
 def draw_lanes(ink: Ink) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekv.event import Event, Op
-from tracekv.show.fold import MAX_WIDTH, after, duration, folded_time
+from tracekv.show.plot.fold import MAX_WIDTH, after, duration, folded_time
 
 
 def row(seq: int, at: int | None, process: str = "p", op: str = Op.STATUS_WRITTEN) -> Event:

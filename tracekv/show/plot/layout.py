@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tracekv.show.legend import legend_rows
-from tracekv.show.legible import LINE, Flag, flags, inches, wrapped
-from tracekv.show.picture import LaneKey, Picture, Say, Section
+from tracekv.show.plot.legend import legend_rows
+from tracekv.show.plot.legible import LINE, Flag, flags, inches, wrapped
+from tracekv.show.plot.picture import LaneKey, Picture, Say, Section
 
 GUTTER: Final = 1.42  # inches for the names of threads
 TAIL: Final = 1.6  # inches in which what is open fades out

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracekv.event import Event, Op, State, state_label
-from tracekv.show.fold import Fold, FoldedTime, Moment, folded_time, message_pairs
-from tracekv.show.palette import READS, word
+from tracekv.show.plot.fold import Fold, FoldedTime, Moment, folded_time, message_pairs
+from tracekv.show.plot.palette import READS, word
 
 if TYPE_CHECKING:
     from tracekv.finding import Finding

@@ -23,8 +23,8 @@ from tracekv.errors import UsageError
 from tracekv.event import Event, Op, State
 from tracekv.finding import Finding
 from tracekv.rooms import Life, Room
-from tracekv.show.picture import picture_of
 from tracekv.show.plot import room_plot, save
+from tracekv.show.plot.picture import picture_of
 
 History = Callable[[str], Any]
 Findings = Callable[[Any], list[Finding]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekv.show.legible import Flag, flags, inches, plain, wrapped
+from tracekv.show.plot.legible import Flag, flags, inches, plain, wrapped
 
 
 def test_a_cut_shows() -> None:
