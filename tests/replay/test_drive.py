@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replay.paper import PaperRig
+from tests.replay.paper import Entry, PaperRig
 from tracekv.replay import drive
 from tracekv.replay.drive import Divergence, run_once
 from tracekv.replay.rigs import Rig, Scenario
 from tracekv.replay.schedule import POLL, Schedule, Step
 
-SCRIPTS = {"S": ["status.written", POLL], "B": ["control.in", "peer.popped"], "W": [("xfer.posted", 0)]}
+SCRIPTS: dict[str, list[Entry]] = {
+    "S": ["status.written", POLL],
+    "B": ["control.in", "peer.popped"],
+    "W": [("xfer.posted", 0)],
+}
 IN_ORDER = ["S status.written", "B control.in", "B peer.popped", "W xfer.posted", f"S {POLL}"]
 
 

@@ -26,13 +26,13 @@ class Stage:
         self.gate = ThreadGate(lambda: getattr(self.names, "actor", None))
         self.threads: list[threading.Thread] = []
         self.log: list[str] = []
-        self.plays: dict[str, Callable[[], None]] = {}
+        self.plays: dict[str, Callable[[], object]] = {}
 
-    def play(self, actor: str, play: Callable[[], None]) -> None:
+    def play(self, actor: str, play: Callable[[], object]) -> None:
         """What ``actor`` does once the room is under control."""
         self.plays[actor] = play
 
-    def thread(self, actor: str | None, play: Callable[[], None]) -> threading.Thread:
+    def thread(self, actor: str | None, play: Callable[[], object]) -> threading.Thread:
         def body() -> None:
             self.names.actor = actor
             try:
@@ -72,7 +72,7 @@ def stage() -> Iterator[Stage]:
 
 def test_every_actor_is_parked_before_its_first_event(stage: Stage) -> None:
     for actor in "SW":
-        stage.play(actor, lambda: stage.through("status.written", chunk=3) and None)
+        stage.play(actor, lambda: stage.through("status.written", chunk=3))
     stage.control()
     found = stage.gate.parked()
     assert {actor: (p.gate, p.chunk, p.enabled, p.waits) for actor, p in found.items()} == {
@@ -122,7 +122,7 @@ def test_no_two_actors_ever_run_at_once(stage: Stage) -> None:
 
 
 def test_other_rooms_managers_and_threads_are_not_parked(stage: Stage) -> None:
-    stage.play("S", lambda: stage.through("status.written") and None)
+    stage.play("S", lambda: stage.through("status.written"))
     stage.control()
     went: list[bool] = []
 
@@ -158,8 +158,8 @@ def test_an_actor_at_its_queue_is_enabled_once_there_is_something(stage: Stage) 
 
 
 def test_a_frame_is_announced_by_its_send_and_not_by_the_socket(stage: Stage) -> None:
-    stage.play("B", lambda: stage.through("control.in", ready=lambda: False) and None)
-    stage.play("D", lambda: stage.through(Op.ABORT_SENT) and None)
+    stage.play("B", lambda: stage.through("control.in", ready=lambda: False))
+    stage.play("D", lambda: stage.through(Op.ABORT_SENT))
     stage.control()
     assert not stage.gate.parked()["B"].enabled
     stage.gate.grant("D", LIMIT)
@@ -170,8 +170,8 @@ def test_a_frame_is_announced_by_its_send_and_not_by_the_socket(stage: Stage) ->
 
 def test_an_acknowledgement_is_no_frame_for_prefill(stage: Stage) -> None:
     arrived = threading.Event()
-    stage.play("B", lambda: stage.through("control.in", ready=arrived.is_set) and None)
-    stage.play("D", lambda: stage.through(Op.ACK_SENT) and None)
+    stage.play("B", lambda: stage.through("control.in", ready=arrived.is_set))
+    stage.play("D", lambda: stage.through(Op.ACK_SENT))
     stage.control()
     stage.gate.grant("D", LIMIT)
     assert not stage.gate.parked()["B"].enabled
@@ -242,7 +242,7 @@ def test_an_actor_that_loops_is_stalled_with_its_stack(stage: Stage) -> None:
 
 def test_an_actor_that_never_comes_is_stalled(stage: Stage) -> None:
     ends = threading.Event()
-    stage.play("W", lambda: ends.wait(LIMIT) and None)
+    stage.play("W", lambda: ends.wait(LIMIT))
     with pytest.raises(Stalled, match="W did not come to any gate"):
         stage.control(limit_s=0.1)
     ends.set()
@@ -286,7 +286,7 @@ def test_nobody_is_idle_while_a_frame_is_on_its_way(stage: Stage) -> None:
         stage.gate.arrive("control.in", manager=0, ready=arrived.is_set)
 
     stage.play("B", listens)
-    stage.play("D", lambda: stage.through(Op.META_SENT) and None)
+    stage.play("D", lambda: stage.through(Op.META_SENT))
     stage.control()
     stage.gate.release()
     assert not stage.gate.idle(0.1)  # sent, and not shown by the socket yet
@@ -310,7 +310,7 @@ def test_who_works_is_not_idle(stage: Stage) -> None:
 
 
 def test_a_second_room_begins_afresh(stage: Stage) -> None:
-    stage.play("S", lambda: stage.through("status.checked", poll=lambda: 1) and None)
+    stage.play("S", lambda: stage.through("status.checked", poll=lambda: 1))
     stage.control()
     stage.gate.grant("S", LIMIT)
     stage.gate.release()

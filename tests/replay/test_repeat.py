@@ -44,7 +44,7 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
     def popen(command: list[str], **options: object) -> subprocess.Popen[str]:
         return real([sys.executable, str(folder / "child.py"), command[-1]], **options)  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr(repeat_module.subprocess, "Popen", popen)
+    monkeypatch.setattr(subprocess, "Popen", popen)
 
 
 def test_a_job_and_a_run_survive_json(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tracekv.event import Op
 from tracekv.examine import examine
 from tracekv.replay.run import only_violating, prefill_life, prefill_managers, replay, rows_of
 from tracekv.replay.schedule import strict_schedule
+from tracekv.show.replay import replay_text
 from tracekv.story import recording
 from tracekv.trace.store import open_trace, write_dataset
 
@@ -133,6 +135,24 @@ def test_rooms_of_a_busy_natural_trace_happen_again(samples: Path) -> None:
     for room in rooms[::12]:
         again = replay(trace, room=room, times=2)
         assert (again.reproduced, again.disputed) == (2, 0), again
+
+
+@pytest.mark.nixl
+def test_a_run_about_which_rig_and_analyzer_disagree_counts_for_nothing(
+    pin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = import_module("tracekv.replay.run")
+    real = module.repeat
+
+    def lying(*args: Any) -> Any:
+        done = real(*args)
+        done.runs[0].end = replace(done.runs[0].end, pinned=False)
+        return done
+
+    monkeypatch.setattr(module, "repeat", lying)
+    again = replay(open_trace(pin), times=3)
+    assert (again.reproduced, again.pinned, again.disputed, again.exit_code) == (2, 2, 1, 1)
+    assert "1/3 the analyzer and the rig disagree" in replay_text(again)
 
 
 # -- replaying a replay

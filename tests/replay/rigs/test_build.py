@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekv.errors import TracekvError, UnreadableError, UsageError
-from tracekv.replay.rigs import build as build_module
 from tracekv.replay.rigs.build import MARK, Build, cache_folder, find_source, parse_build
 from tracekv.replay.rigs.patches import PATCHES
 
@@ -148,9 +147,14 @@ def test_the_cache_is_the_users_unless_told(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_fetch_hands_over_what_pip_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = subprocess.CompletedProcess([], 1, "", "WARNING: x\nERROR: No matching distribution found\n")
     asked: list[list[str]] = []
-    monkeypatch.setattr(build_module.subprocess, "run", lambda command, **_: asked.append(command) or said)
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        said = "WARNING: x\nERROR: No matching distribution found\n"
+        return subprocess.CompletedProcess(command, 1, "", said)
+
+    monkeypatch.setattr(subprocess, "run", pip)
     with pytest.raises(UsageError, match=r"9\.9\.9 could not be downloaded: ERROR: No matching"):
         find_source(parse_build("9.9.9"), fetch=True)
     assert asked[0][:4] == [sys.executable, "-m", "pip", "download"] and asked[0][-1] == "sglang==9.9.9"
