@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tracekv.event import Op
-from tracekv.record.recorder import Gate, Recorder, new_process_id, to_json
+from tracekv.record.order import ATOMIC
+from tracekv.record.recorder import DETAILS, Gate, Recorder, new_process_id, to_json
 from tracekv.record.wrap.sglang import take_manager_class, take_room_class
+from tracekv.seams import SEAM_NAMES
 from tracekv.spool import SpoolWriter
 
 TARGET: Final = "sglang.srt.disaggregation.common.conn"
@@ -40,15 +42,26 @@ log = logging.getLogger("tracekv")
 
 
 def plugin() -> None:
-    """SGLang's plugin entry point (``sglang.srt.plugins``): record if the environment asks for it."""
+    """SGLang's plugin entry point (``sglang.srt.plugins``): record if the environment asks for it.
+
+    Called again in the same process it does nothing.  Never raises.
+    """
     folder = os.environ.get(SPOOL_VARIABLE)
-    if not folder:
+    if not folder or _recording:
         return
     try:
         recorder = start(Path(folder), detail=os.environ.get(DETAIL_VARIABLE, "writes"))
-        atexit.register(recorder.close)
     except Exception as error:
         log.warning("tracekv does not record: %s", error)
+        return
+    _recording.append(recorder)
+    atexit.register(recorder.close)
+    os.register_at_fork(after_in_child=partial(recorder.tell, recorder.forked))
+    if recorder.spool.lost:
+        log.warning("tracekv loses rows: no spool can be written in %s", folder)
+
+
+_recording: Final[list[Recorder]] = []  # what plugin() started in this process
 
 
 def start(
@@ -60,8 +73,14 @@ def start(
 ) -> Recorder:
     """Record this process into a spool under ``folder``; returns the recorder, already waiting.
 
-    Call it before the engine makes a manager.  Raises OSError where the spool cannot be made.
+    Call it before the engine makes a manager.  Raises OSError where the spool cannot be made, and
+    RuntimeError on a free-threaded build, where the order of writes could not be told.
     """
+    if not ATOMIC:
+        raise RuntimeError("a free-threaded Python gives no order of writes; use a build with the GIL")
+    if detail not in DETAILS:
+        log.warning("tracekv knows no detail %r, it records %r", detail, DETAILS[0])
+        detail = DETAILS[0]
     folder.mkdir(parents=True, exist_ok=True)
     spool = SpoolWriter(folder, new_process_id())
     recorder = Recorder(spool, detail=detail, facts=engine_facts() | (facts or {}), gate=gate)
@@ -90,8 +109,9 @@ def take_module(module: types.ModuleType, recorder: Recorder) -> None:
         elif isinstance(base, type):
             take_room_class(base, seam, recorder)
         else:
-            absent = {"seam": name, "state": "absent", "where": module.__name__}
-            recorder.emit(Op.SEAM_INSTALLED, attrs=to_json(absent))
+            for lost in SEAM_NAMES if seam == "manager" else (seam,):
+                absent = {"seam": lost, "state": "absent", "where": f"{module.__name__}.{name}"}
+                recorder.emit(Op.SEAM_INSTALLED, attrs=to_json(absent))
 
 
 def watch_thread_deaths(recorder: Recorder) -> None:
@@ -99,10 +119,21 @@ def watch_thread_deaths(recorder: Recorder) -> None:
     told_before = threading.excepthook
 
     def excepthook(args: Any) -> None:
-        recorder.emit(Op.THREAD_DIED, reason=f"{args.exc_type.__name__}: {args.exc_value}")
+        recorder.tell(_died, args, recorder)
         told_before(args)
 
     threading.excepthook = excepthook
+    recorder.taken.add("threads")
+
+
+def _died(args: Any, recorder: Recorder) -> None:
+    """The hook runs on the dying thread, so what it did last is at hand."""
+    did = recorder.here.did
+    recorder.emit(
+        Op.THREAD_DIED,
+        reason=f"{args.exc_type.__name__}: {recorder.tell(str, args.exc_value)}",
+        attrs=to_json({"last": did}) if did else None,
+    )
 
 
 def when_imported(name: str, then: Callable[[types.ModuleType], None]) -> None:
@@ -119,31 +150,39 @@ class _ImportWatch(importlib.abc.MetaPathFinder):
     def __init__(self, name: str, then: Callable[[types.ModuleType], None]) -> None:
         self.name = name
         self.then = then
+        self.asking = threading.local()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
+        if name != self.name or getattr(self.asking, "others", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.asking.others = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking.others = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self.then)
+            spec.loader = _Loader(spec.loader, self)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, real: Any, then: Callable[[types.ModuleType], None]) -> None:
+    """The real loader, and one call after it has executed the module."""
+
+    def __init__(self, real: Any, watch: _ImportWatch) -> None:
         self.real = real
-        self.then = then
+        self.watch = watch
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         return self.real.create_module(spec)  # type: ignore[no-any-return]
 
     def exec_module(self, module: types.ModuleType) -> None:
         self.real.exec_module(module)
+        if self.watch in sys.meta_path:  # a search that led to no import leaves it there
+            sys.meta_path.remove(self.watch)
         try:
-            self.then(module)
+            self.watch.then(module)
         except Exception as error:
             log.warning("tracekv does not record %s: %s", module.__name__, error)
 

@@ -2,14 +2,13 @@
 
 The promise: a dictionary operation, the value that was there before it, its number in the order and
 its two clocks belong together, so that rows sorted by ``seq`` are in the order in which the
-operations really happened.
+operations really happened; where that could not be, the stamp says between which numbers.
 
 CPython switches threads only between bytecodes.  ``next(zip(a, b, c))`` is one bytecode that calls
 ``a``, ``b`` and ``c`` in turn, in C; so an effect and its number that are taken by the iterators of
-one ``zip`` cannot be torn apart by another thread, and nothing can wait for anything.  This holds
-for keys whose hash and equality are C code (room ids are ``int``) and for a build with the GIL; on a
-free-threaded build :data:`ATOMIC` is false and every row says that it could not be ordered surely.
-See ``docs/adr/0001-order-without-a-lock.md``.
+one ``zip`` cannot be torn apart by another thread, and nothing can wait for anything.  What can still
+run Python in between (a key with a hash of its own, a finalizer) is noticed by a second number, taken
+before.  See ``docs/adr/0001-order-without-a-lock.md``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+#: Whether this build switches threads between bytecodes only.
 ATOMIC: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 
-Stamp = tuple[int, int, int]  # seq, mono_ns, wall_ns
+#: seq, mono_ns, wall_ns, and seq_before: ``None`` unless others took numbers during the operation.
+Stamp = tuple[int, int, int, "int | None"]
+
+#: What an absent key looks like; ``None`` is a value like any other.
+NOTHING: Final = object()
 
 
 class Order:
@@ -37,34 +41,35 @@ class Order:
 
     def now(self) -> Stamp:
         """A number and both clocks, together."""
-        return next(zip(self._ticket, self._mono, self._wall, strict=False))
+        return *next(zip(self._ticket, self._mono, self._wall)), None  # noqa: B905
 
-    def after(self, effect: Callable[..., Any], *args: Any) -> tuple[Any, int, int, int]:
-        """``effect(*args)``, its number and both clocks: result, seq, mono_ns, wall_ns.
+    def after(self, effect: Callable[..., Any], *args: Any) -> tuple[Any, Stamp]:
+        """The result of ``effect(*args)`` and its stamp.
 
-        ``effect`` must be C code that runs no Python, such as ``dict.get``.  What it raises is
-        raised, and no number is used up.
+        ``effect`` must be C code, such as ``dict.get``.  What it raises is raised.
         """
-        return next(
-            zip(
-                map(effect, *[(arg,) for arg in args]), self._ticket, self._mono, self._wall, strict=False
-            )
+        ticket = self._ticket
+        before, result, seq, mono, wall = next(
+            zip(ticket, map(effect, *[(arg,) for arg in args]), ticket, self._mono, self._wall)  # noqa: B905
         )
+        return result, (seq, mono, wall, None if seq - before == 1 else before)
 
     def replacing(
-        self, look: Callable[..., Any], effect: Callable[..., Any], table: Any, key: Any, *args: Any
-    ) -> tuple[Any, Any, int, int, int]:
-        """What ``look(table, key, None)`` saw, then ``effect(table, key, *args)``, then the stamp.
+        self, effect: Callable[..., Any], table: Any, key: Any, *args: Any
+    ) -> tuple[Any, Any, Stamp]:
+        """What ``table`` held for ``key``, the result of ``effect(table, key, *args)``, and its stamp.
 
-        Returns (seen, result, seq, mono_ns, wall_ns), all of one moment.
+        All of one moment; :data:`NOTHING` was held where the key was absent.
         """
-        return next(
-            zip(
-                map(look, (table,), (key,), (None,)),
-                map(effect, (table,), (key,), *[(arg,) for arg in args]),
-                self._ticket,
+        ticket, tables, keys = self._ticket, (table,), (key,)
+        before, held, result, seq, mono, wall = next(
+            zip(  # noqa: B905
+                ticket,
+                map(dict.get, tables, keys, (NOTHING,)),
+                map(effect, tables, keys, *[(arg,) for arg in args]),
+                ticket,
                 self._mono,
                 self._wall,
-                strict=False,
             )
         )
+        return held, result, (seq, mono, wall, None if seq - before == 1 else before)

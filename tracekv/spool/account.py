@@ -40,7 +40,7 @@ def losses_of(events: Iterable[Event]) -> list[Loss]:
     return [
         Loss(
             event.process,
-            event.thread,
+            event.attr("thread", event.thread),  # told by another thread where the loser could not
             _number(event.attr("n")) or 1,
             _number(event.attr("from_ns")),
             _number(event.attr("to_ns")),

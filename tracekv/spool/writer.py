@@ -7,8 +7,8 @@ for survives SIGKILL, one that it returned ``False`` for is counted, and it neve
 
 from __future__ import annotations
 
+import itertools
 import os
-import threading
 import time
 import weakref
 from contextlib import suppress
@@ -33,6 +33,7 @@ from tracekv.spool.layout import (
     TEXT,
     TOO_BIG,
     VALUE,
+    WHYS,
     cut_text,
     pack_head,
     segment_name,
@@ -59,6 +60,7 @@ class Lane:
         self._stopped = 0
         self._retry = 0.0
         self._loss: tuple[int, int, int, int, int, int] | None = None
+        self._told = 0  # of the rows in _loss, those that another lane's row tells of
         self.lost = 0
         self._open()
 
@@ -183,7 +185,7 @@ class Lane:
         if self._stopped in (CLOSED_LANE, FORKED):
             return
         try:
-            if self._segment is None and self._loss:
+            if self._segment is None and self._loss and self._loss[0] > self._told:
                 self._open(MIN_SEGMENT)
             self._stopped = CLOSED_LANE
             if self._segment is not None:
@@ -225,9 +227,24 @@ class Lane:
             self._loss = None  # told in the segment before
             with suppress(OSError):
                 before.close()
-        elif self._loss:
+        elif self._loss and self._loss[0] > self._told:
+            self._loss = (self._loss[0] - self._told, *self._loss[1:])
             segment.lose(self._loss)
+        else:
+            self._loss = None
+        self._told = 0
         return True
+
+    def untold(self) -> dict[str, object] | None:
+        """What this lane lost and has no segment to say it in, since it was last asked: for a row.
+
+        For the thread of another lane, which then must write that row.
+        """
+        loss = self._loss
+        if self._segment is not None or loss is None or loss[0] <= self._told:
+            return None
+        n, self._told = loss[0] - self._told, loss[0]
+        return {"n": n, "from_ns": loss[2], "to_ns": loss[3], "why": WHYS[loss[5]], "thread": self._thread}
 
     def _lose(self, seq: int, mono_ns: int | None, wall_ns: int | None, why: int) -> bool:
         """Counts a lost row where a reader finds the count; in memory where there is no such place."""
@@ -245,6 +262,8 @@ class Lane:
             self._loss = (n + 1, first, start, now, wall, reason)
             if self._segment is not None:
                 self._segment.lose(self._loss)
+            elif self._stopped != FORKED:
+                self._writer.homeless[self._lane] = self
         return False
 
 
@@ -278,8 +297,10 @@ class SpoolWriter:
         self.process = process
         self.segment_bytes = min(max(segment_bytes, MIN_SEGMENT), MAX_SEGMENT) & ~7
         self._left = max_bytes
-        self._lock = threading.Lock()
+        self._numbers = itertools.count()
         self._lanes: list[Lane] = []
+        #: Lanes that lost rows and have no segment to say so: whoever has one should (:meth:`Lane.untold`).
+        self.homeless: dict[int, Lane] = {}
         with suppress(OSError):  # every lane will say so
             self.folder.mkdir(parents=True, exist_ok=True)
         _WRITERS.add(self)
@@ -291,10 +312,9 @@ class SpoolWriter:
 
     def lane(self, thread: str, tid: int) -> Lane:
         """A lane for the calling thread.  Never raises; makes its first segment now."""
-        with self._lock:
-            number = len(self._lanes)
-            lane = Lane(self, number, thread, tid)
-            self._lanes.append(lane)
+        # No lock: a finalizer that runs in here may ask for a lane of the same thread.
+        lane = Lane(self, next(self._numbers), thread, tid)
+        self._lanes.append(lane)
         return lane
 
     def close(self) -> None:
@@ -319,7 +339,6 @@ class SpoolWriter:
 
     def orphan(self) -> None:
         """In the child of a fork: it needs a writer of its own."""
-        self._lock = threading.Lock()
         for lane in self._lanes:
             lane.orphan()
 

@@ -7,40 +7,47 @@ because it is what proves that nothing more will come.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tracekv.event import Op
-from tracekv.record.recorder import Here, Recorder, to_json
+from tracekv.record.recorder import Here, Recorder, as_room, to_json
 
 
 class ChunkCount:
     """Numbers the chunks of each open room: the ordinal is ours, since newer releases have no id."""
 
     def __init__(self) -> None:
-        self._next: dict[int, int] = {}
-        self._lock = threading.Lock()  # taken at a put only, never around the engine's own code
+        self._counts: dict[int, Iterator[int]] = {}
 
     def number(self, room: int, last: bool) -> int:
         """The ordinal of the next chunk of ``room``; the last one ends the count."""
-        with self._lock:
-            ordinal = self._next.pop(room, 0)
-            if not last:
-                self._next[room] = ordinal + 1
-            return ordinal
+        ordinal = next(self._counts.setdefault(room, itertools.count()))
+        if last:
+            self.forget(room)
+        return ordinal
 
     def forget(self, room: int) -> None:
-        """A new life of the room begins: its chunks count from 0 again."""
-        with self._lock:
-            self._next.pop(room, None)
+        """The room ends, or a new life of it begins: its chunks count from 0 again."""
+        self._counts.pop(room, None)
 
 
-def take_queues(queues: Sequence[Any], recorder: Recorder, manager: int, count: ChunkCount) -> Any:
-    """Record puts and gets of every queue in the list; gives the same list back."""
+def take_queues(
+    queues: Sequence[Any],
+    recorder: Recorder,
+    manager: int,
+    count: ChunkCount,
+    posts_seen: Callable[[], bool] = lambda: True,
+) -> Any:
+    """Record puts and gets of every queue in the list; gives the same list back.
+
+    ``posts_seen`` says whether a transfer posted by a worker would be recorded: where it would not,
+    nobody can say that a chunk was skipped.
+    """
     for index, queue in enumerate(queues):
         _take_put(queue, index, recorder, manager, count)
-        _take_get(queue, index, recorder, manager)
+        _take_get(queue, index, recorder, manager, posts_seen)
     return queues
 
 
@@ -48,71 +55,69 @@ def _take_put(queue: Any, index: int, recorder: Recorder, manager: int, count: C
     put = queue.put
 
     def recorded_put(chunk: Any, *args: Any, **kwargs: Any) -> Any:
-        room = getattr(chunk, "room", None)
+        room = as_room(getattr(chunk, "room", None))
         if room is None:
             return put(chunk, *args, **kwargs)
         last = is_last(chunk)
         ordinal = count.number(room, last)
-        _mark(chunk, ordinal, recorder)
+        recorder.tell(_mark, chunk, ordinal)
+        attrs = recorder.tell(_size, chunk, index)
         if recorder.gate is not None:
             recorder.gate.arrive(Op.CHUNK_ENQUEUED, manager=manager, room=room, chunk=ordinal)
         stamp = recorder.order.now()  # before the put: a worker may take it at once
         result = put(chunk, *args, **kwargs)
         recorder.emit(
-            Op.CHUNK_ENQUEUED, stamp=stamp, manager=manager, room=room, chunk=ordinal, last=last,
-            attrs=to_json({"pages": pages_of(chunk), "queue": index}),
+            Op.CHUNK_ENQUEUED, stamp=stamp, manager=manager, room=room, chunk=ordinal, last=last, attrs=attrs
         )
         return result
 
     queue.put = recorded_put
 
 
-def _take_get(queue: Any, index: int, recorder: Recorder, manager: int) -> None:
+def _take_get(
+    queue: Any, index: int, recorder: Recorder, manager: int, posts_seen: Callable[[], bool]
+) -> None:
     get = queue.get
 
     def recorded_get(*args: Any, **kwargs: Any) -> Any:
         here = recorder.here
         recorder.name_thread(f"worker-{index}")
-        _came_back(here, recorder, manager)
-        recorder.emit(
-            Op.WORKER_WAITING, manager=manager, attrs=to_json({"queue": index, "length": length_of(queue)})
-        )
+        _came_back(here, recorder, manager, posts_seen)
+        length = to_json({"queue": index, "length": length_of(queue)})
+        recorder.emit(Op.WORKER_WAITING, manager=manager, attrs=length)
         if recorder.gate is not None:
-            recorder.gate.arrive(
-                Op.CHUNK_DEQUEUED, manager=manager, ready=lambda: bool(length_of(queue))
-            )
+            recorder.gate.arrive(Op.CHUNK_DEQUEUED, manager=manager, ready=lambda: bool(length_of(queue)))
         chunk = get(*args, **kwargs)
-        _took(here, chunk)
+        recorder.tell(_took, here, chunk)
         if here.room is not None:
             recorder.emit(
                 Op.CHUNK_DEQUEUED, manager=manager, room=here.room, chunk=here.chunk, last=here.last,
-                attrs=to_json({"pages": pages_of(chunk), "queue": index}),
-            )
+                attrs=recorder.tell(_size, chunk, index),
+            )  # fmt: skip
         return chunk
 
     queue.get = recorded_get
 
 
-def _came_back(here: Here, recorder: Recorder, manager: int) -> None:
-    if here.room is not None and not here.posted:
-        recorder.emit(
-            Op.CHUNK_SKIPPED, manager=manager, room=here.room, chunk=here.chunk, last=here.last
-        )
+def _came_back(here: Here, recorder: Recorder, manager: int, posts_seen: Callable[[], bool]) -> None:
+    if here.room is not None and not here.posted and posts_seen():
+        recorder.emit(Op.CHUNK_SKIPPED, manager=manager, room=here.room, chunk=here.chunk, last=here.last)
     here.room = here.chunk = here.last = None
 
 
 def _took(here: Here, chunk: Any) -> None:
-    here.room = getattr(chunk, "room", None)
+    here.posted, here.did = 0, Op.CHUNK_DEQUEUED
+    here.room = as_room(getattr(chunk, "room", None))
     here.chunk = getattr(chunk, "tracekv_ordinal", None)
     here.last = is_last(chunk) if here.room is not None else None
-    here.posted = 0
 
 
-def _mark(chunk: Any, ordinal: int, recorder: Recorder) -> None:
-    try:
-        chunk.tracekv_ordinal = ordinal
-    except AttributeError as error:
-        recorder.trouble(f"a chunk takes no mark: {error!r}")
+def _mark(chunk: Any, ordinal: int) -> None:
+    chunk.tracekv_ordinal = ordinal
+
+
+def _size(chunk: Any, index: int) -> str:
+    return to_json({"pages": pages_of(chunk), "queue": index})
 
 
 def is_last(chunk: Any) -> bool:
@@ -128,4 +133,7 @@ def pages_of(chunk: Any) -> int | None:
 
 def length_of(queue: Any) -> int:
     """How many chunks wait in a queue, 0 where it does not say."""
-    return len(getattr(queue, "_buf", ()))
+    try:
+        return len(queue._buf)
+    except (AttributeError, TypeError):
+        return 0

@@ -7,7 +7,7 @@ not understood is passed on and recorded as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +15,12 @@ from tracekv.event import ROOM_MAX, Op
 from tracekv.record.recorder import Recorder, to_json
 
 GUARD: Final = b"NixlMsgGuard"
+STATUS: Final = b"KV_STATUS"
+PARTS_READ: Final = 5
+BYTES_READ: Final = 256
 
 RECEIVED: Final = {"meta": Op.META_RECEIVED, "abort": Op.ABORT_RECEIVED, "ack": Op.ACK_RECEIVED}
+FOREIGN: Final = "x.sglang.frame.received"
 SENT: Final = {"meta": Op.META_SENT, "abort": Op.ABORT_SENT, "ack": Op.ACK_SENT}
 
 
@@ -30,42 +34,47 @@ class Frame:
     tag: str | None = None
 
 
-def read_frame(parts: Sequence[Any]) -> Frame:
+EMPTY: Final = Frame("other", tag="empty")
+UNREADABLE: Final = Frame("other", tag="unreadable")
+
+
+def read_frame(parts: Any) -> Frame:
     """The meaning of one multipart message; never raises."""
     try:
-        return _read(_as_bytes(part) for part in parts) if parts else Frame("other", tag="empty")
-    except (ValueError, IndexError, UnicodeDecodeError):
-        return Frame("other", tag="unreadable")
+        return _read([_start_of(part) for part in parts[:PARTS_READ]]) if len(parts) else EMPTY
+    except Exception:  # a part may be anything that the engine's socket takes, or refuses to take
+        return UNREADABLE
 
 
-def _read(parts: Any) -> Frame:
-    message = list(parts)
+def _read(message: list[bytes]) -> Frame:
     head = message[0]
     if head == b"ABORT":
         return Frame("abort", _room(message[1]), _address(message[2:4]))
     if head == b"ABORT_ACK":
         return Frame("ack", _room(message[1]))
+    if head == STATUS or (head.isdigit() and len(message) == 3):  # Mooncake's has no tag
+        return Frame("other", _room(message[head == STATUS]), tag="KV_STATUS")
     if head == GUARD:
         message = message[1:]
-    elif not head.isdigit():
+    elif not head.isdigit() and head != b"None":
         return Frame("other", tag=head[:24].decode("ascii", "replace"))
     if message[0] == b"None":
         return Frame("other", tag="register", peer=_address(message[1:3]))
     return Frame("meta", _room(message[0]), _address(message[1:3]))
 
 
-def _as_bytes(part: Any) -> bytes:
-    return bytes(getattr(part, "buffer", part))
+def _start_of(part: Any) -> bytes:
+    """The first bytes of a part: what we read is short, and a part may be large."""
+    return bytes(memoryview(getattr(part, "buffer", part)).cast("B")[:BYTES_READ])
 
 
 def _room(part: bytes) -> int:
-    room = int(part.decode("ascii"))
-    if not 0 <= room <= ROOM_MAX:
-        raise ValueError(room)
-    return room
+    if not part.isdigit() or not int(part) <= ROOM_MAX:
+        raise ValueError(part)
+    return int(part)
 
 
-def _address(parts: Sequence[bytes]) -> str | None:
+def _address(parts: list[bytes]) -> str | None:
     return ":".join(part.decode("ascii") for part in parts) if len(parts) == 2 else None
 
 
@@ -81,9 +90,12 @@ def take_receiving(socket: Any, recorder: Recorder, manager: int, role: str) -> 
         parts = receive(*args, **kwargs)
         frame = read_frame(parts)
         if frame.kind in RECEIVED:
+            recorder.here.did = RECEIVED[frame.kind]
             recorder.emit(RECEIVED[frame.kind], manager=manager, room=frame.room, peer=frame.peer)
         else:
-            recorder.emit("x.sglang.frame.received", manager=manager, attrs=to_json({"tag": frame.tag}))
+            recorder.here.did = FOREIGN
+            tag = recorder.tell(to_json, {"tag": frame.tag})
+            recorder.emit(FOREIGN, manager=manager, room=frame.room, peer=frame.peer, attrs=tag)
         return parts
 
     socket.recv_multipart = recv_multipart  # pyzmq allows names that exist on the class

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracekv.event import ROOM_MAX, Op
-from tracekv.record.recorder import Recorder, to_json
+from tracekv.event import Op
+from tracekv.record.recorder import Recorder, as_room, to_json
 
 SETTLE_DEADLINE_S: Final = 8.0  # a gated settle gives up then and reports what it saw
 _ROOM = re.compile(rb"(\d{1,20})_(\w+)")
@@ -49,8 +49,11 @@ def _take_transfer(agent: Any, recorder: Recorder, manager: int, flights: dict[i
         try:
             state = transfer(handle, *args, **kwargs)
         except Exception as error:
-            _emit(recorder, Op.XFER_FAILED, manager, flight, reason=repr(error))
+            _emit(recorder, Op.XFER_FAILED, manager, flight, reason=recorder.tell(repr, error))
             raise
+        if state == "ERR":
+            _emit(recorder, Op.XFER_FAILED, manager, flight, reason="ERR")
+            return state
         here.posted += 1
         flights[id(handle)] = flight
         _emit(recorder, Op.XFER_POSTED, manager, flight, stamp=stamp)
@@ -73,11 +76,14 @@ def _take_check(agent: Any, recorder: Recorder, manager: int, flights: dict[int,
             state = _until_settled(check, handle) if controlled else check(handle, *args, **kwargs)
         except Exception as error:
             flights.pop(id(handle), None)
-            _emit(recorder, Op.XFER_FAILED, manager, flight, reason=repr(error))
+            _emit(recorder, Op.XFER_FAILED, manager, flight, reason=recorder.tell(repr, error))
             raise
         if state in ("DONE", "ERR"):
             flights.pop(id(handle), None)
-            _emit(recorder, Op.XFER_DONE if state == "DONE" else Op.XFER_FAILED, manager, flight)
+            if state == "DONE":
+                _emit(recorder, Op.XFER_DONE, manager, flight)
+            else:
+                _emit(recorder, Op.XFER_FAILED, manager, flight, reason="ERR")
         return state
 
     agent.check_xfer_state = recorded_check
@@ -95,7 +101,7 @@ def _emit(recorder: Recorder, op: str, manager: int, flight: _Flight, **columns:
     recorder.emit(
         op, manager=manager, room=flight.room, chunk=flight.chunk, last=flight.last,
         handle=flight.serial, **columns,
-    )
+    )  # fmt: skip
 
 
 def _take_notifs(agent: Any, recorder: Recorder, manager: int) -> None:
@@ -103,23 +109,19 @@ def _take_notifs(agent: Any, recorder: Recorder, manager: int) -> None:
 
     def recorded_notifs(*args: Any, **kwargs: Any) -> Any:
         found = get_new_notifs(*args, **kwargs)
-        for peer, messages in found.items() if found else ():
-            for message in messages:
-                _notified(recorder, manager, str(peer), message)
+        if found:
+            recorder.tell(_notified, recorder, manager, found)
         return found
 
     agent.get_new_notifs = recorded_notifs
 
 
-def _notified(recorder: Recorder, manager: int, peer: str, message: Any) -> None:
-    try:
-        match = _ROOM.match(message)
-        room = int(match.group(1)) if match else None
-        kind = match.group(2).decode("ascii", "replace")[:64] if match else None
-    except TypeError as error:
-        recorder.trouble(f"notification: {error!r}")
-        return
-    recorder.emit(
-        Op.NOTIF_RECEIVED, manager=manager, room=room if room and room <= ROOM_MAX else None,
-        peer=peer, attrs=to_json({"notif": kind}),
-    )
+def _notified(recorder: Recorder, manager: int, found: Any) -> None:
+    for peer, messages in found.items():
+        for message in messages:
+            match = _ROOM.match(message)
+            room = as_room(int(match.group(1))) if match else None
+            kind = match.group(2).decode("ascii", "replace")[:64] if match else None
+            recorder.emit(
+                Op.NOTIF_RECEIVED, manager=manager, room=room, peer=str(peer), attrs=to_json({"notif": kind})
+            )

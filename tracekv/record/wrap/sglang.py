@@ -11,117 +11,16 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from tracekv.event import Op, State
-from tracekv.record.recorder import Recorder, as_room, site_of, to_json
-from tracekv.record.wrap.chunks import ChunkCount, take_queues
-from tracekv.record.wrap.control import take_receiving, take_sending
-from tracekv.record.wrap.nixl import take_agent
-from tracekv.record.wrap.tables import (
-    FailureTap,
-    PeersTap,
-    PrefixTap,
-    StatusTap,
-    Tap,
-    as_state,
-    recording_dict,
-)
-from tracekv.seams import SEAM_NAMES
-
-TABLES: Final[dict[str, tuple[str, type[Tap]]]] = {
-    "request_status": ("status", StatusTap),
-    "transfer_infos": ("peers", PeersTap),
-    "req_to_decode_prefix_len": ("prefix", PrefixTap),
-    "failure_records": ("failures", FailureTap),
-}
-
-#: Column of the ``managers`` table: attribute of a manager, over the releases.
-RANKS: Final[dict[str, tuple[str, ...]]] = {
-    "tp_size": ("attn_tp_size",),
-    "tp_rank": ("attn_tp_rank",),
-    "pp_size": ("pp_size",),
-    "pp_rank": ("pp_rank",),
-    "dp_size": ("attn_dp_size",),
-    "dp_rank": ("attn_dp_rank",),
-    "cp_size": ("attn_cp_size",),
-    "cp_rank": ("attn_cp_rank",),
-}
+from tracekv.event import Op
+from tracekv.record.order import NOTHING
+from tracekv.record.recorder import Recorder, as_room, site_here, to_json
+from tracekv.record.wrap.control import take_sending
+from tracekv.record.wrap.managers import number_of, tap_of
+from tracekv.record.wrap.tables import as_state
 
 HEARTBEAT_NS: Final = 1_000_000_000
-
-
-class ManagerTap:
-    """What the recorder knows of one live manager."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.number = recorder.next_manager()
-        self.count = ChunkCount()
-        self.taken: set[str] = set()
-        self.announced = False
-
-    def take(self, manager: Any, name: str, value: Any) -> Any:
-        """What to store as ``manager.<name>`` in place of ``value``."""
-        if name in TABLES and isinstance(value, dict):
-            seam, kind = TABLES[name]
-            return self._took(seam, recording_dict(value, kind(self.recorder, self.number)), name)
-        if name == "server_socket":
-            role = "bootstrap" if role_of(manager) == "prefill" else "decode-listener"
-            return self._took("control_in", take_receiving(value, self.recorder, self.number, role), name)
-        if name == "transfer_queues":
-            return self._took("chunks", take_queues(value, self.recorder, self.number, self.count), name)
-        if name == "agent":
-            return self._took("agent", take_agent(value, self.recorder, self.number), name)
-        return value
-
-    def _took(self, seam: str, value: Any, where: str) -> Any:
-        self.installed(seam, f"manager.{where}")
-        if seam == "peers":
-            self.installed("peers_inner", f"manager.{where}[room]")
-        return value
-
-    def installed(self, seam: str, where: str) -> None:
-        """Note a seam in the coverage manifest, once."""
-        if seam not in self.taken:
-            self.taken.add(seam)
-            self._manifest(seam, "installed", where)
-
-    def _manifest(self, seam: str, state: str, where: str | None) -> None:
-        facts = {"seam": seam, "state": state, "where": where}
-        self.recorder.emit(Op.SEAM_INSTALLED, manager=self.number, attrs=to_json(facts))
-
-    def announce(self, manager: Any) -> None:
-        """Say who this manager is, as soon as it knows its role."""
-        if not self.announced:
-            self.announced = True
-            facts = {"role": role_of(manager), "backend": backend_of(manager)} | ranks_of(manager)
-            self.recorder.emit(Op.MANAGER_STARTED, manager=self.number, attrs=to_json(facts))
-
-    def finish(self) -> None:
-        """The constructor returned: what was not taken by now is absent."""
-        for seam in SEAM_NAMES:
-            if seam not in self.taken:
-                self._manifest(seam, "absent", None)
-
-
-def role_of(manager: Any) -> str | None:
-    """``prefill`` or ``decode``, from the engine's own mode."""
-    mode = str(getattr(manager, "disaggregation_mode", "")).lower()
-    return next((role for role in ("prefill", "decode") if role in mode), None)
-
-
-def backend_of(manager: Any) -> str:
-    """``nixl``, ``mooncake``, ... from the name of the manager's class."""
-    return type(manager).__name__.removesuffix("KVManager").lower()
-
-
-def ranks_of(manager: Any) -> dict[str, Any]:
-    """Sizes and ranks of the manager, ``None`` where it does not tell."""
-    facts: dict[str, Any] = {"engine_rank": getattr(getattr(manager, "kv_args", None), "engine_rank", None)}
-    for column, names in RANKS.items():
-        facts[column] = next((getattr(manager, name) for name in names if hasattr(manager, name)), None)
-    return facts
 
 
 def take_manager_class(base: Any, recorder: Recorder) -> None:
@@ -129,35 +28,38 @@ def take_manager_class(base: Any, recorder: Recorder) -> None:
     assign = base.__setattr__
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        tap = self.__dict__.get("_tracekv")
-        if tap is None:
-            tap = ManagerTap(recorder)
-            object.__setattr__(self, "_tracekv", tap)
         try:
-            if name == "request_status":
-                tap.announce(self)
-            value = tap.take(self, name, value)
+            value = tap_of(self, recorder).take(self, name, value)
         except Exception as error:
             recorder.trouble(f"manager.{name}: {error!r}")
         assign(self, name, value)
 
     base.__setattr__ = __setattr__
-    _take_methods(base, {"update_status": _recorded_update, "_connect": _recorded_connect}, recorder)
-    _take_methods(base, {"__init__": _recorded_manager_init}, recorder)
+    methods: dict[str, Wrapper] = {
+        "update_status": _recorded_update,
+        "_connect": _recorded_connect,
+        "__init__": _recorded_manager_init,
+    }
+    _take_methods(base, methods, recorder)
+    if hasattr(base, "update_status"):
+        recorder.taken.add("status_call")
 
 
 def take_room_class(base: Any, seam: str, recorder: Recorder) -> None:
     """Take constructor, poll, abort, clear and ``conclude_state`` of senders or receivers."""
-    base.conclude_state = _conclude_property(recorder)
-    kinds: dict[str, Wrapper] = {
-        "__init__": functools.partial(_recorded_open, seam=seam),
+    base.conclude_state = _conclude_property(recorder, getattr(base, "conclude_state", NOTHING))
+    methods: dict[str, Wrapper] = {
+        "__init__": _recorded_open,
         "poll": _recorded_poll,
         "abort": _recorded_abort,
         "clear": _recorded_clear,
         "send_metadata": _recorded_call,
-        "_connect": _recorded_class_connect,
+        "_connect": _recorded_connect,
     }
-    _take_methods(base, kinds, recorder)
+    _take_methods(base, methods, recorder)
+    recorder.taken.add(seam)
+    if hasattr(base, "_connect"):
+        recorder.taken.add("control_out")
 
 
 Wrapper = Callable[[Any, Recorder], Any]
@@ -168,11 +70,14 @@ def _take_methods(base: Any, wrappers: dict[str, Wrapper], recorder: Recorder) -
     _wrap_own(base, wrappers, recorder)
     for known in base.__subclasses__():
         _take_subclass(known, wrappers, recorder)
-    initialise = base.__init_subclass__
+    own = base.__dict__.get("__init_subclass__")
 
     def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
-        initialise(**kwargs)
-        _wrap_own(cls, wrappers, recorder)
+        if own is None:
+            super(base, cls).__init_subclass__(**kwargs)
+        else:
+            own.__get__(None, cls)(**kwargs)
+        recorder.tell(_wrap_own, cls, wrappers, recorder)
 
     base.__init_subclass__ = classmethod(__init_subclass__)
 
@@ -186,11 +91,17 @@ def _take_subclass(cls: Any, wrappers: dict[str, Wrapper], recorder: Recorder) -
 def _wrap_own(cls: type, wrappers: dict[str, Wrapper], recorder: Recorder) -> None:
     for name, wrapper in wrappers.items():
         own = cls.__dict__.get(name)
-        if own is not None and not hasattr(getattr(own, "__func__", own), "tracekv_seam"):
-            wrapped = wrapper(own, recorder)
-            plain: Any = getattr(wrapped, "__func__", wrapped)
-            plain.tracekv_seam = name
-            setattr(cls, name, wrapped)
+        plain = getattr(own, "__func__", own)  # of a class method or a static one
+        if plain is None or hasattr(plain, "tracekv_seam"):
+            continue
+        wrapped = wrapper(plain, recorder)
+        wrapped.tracekv_seam = name
+        setattr(cls, name, wrapped if plain is own else cast(Any, type(own))(wrapped))
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], at: int, name: str) -> Any:
+    """An argument of the engine's call, however it was given; ``None`` where it was not."""
+    return args[at] if len(args) > at else kwargs.get(name)
 
 
 def _recorded_manager_init(init: Any, recorder: Recorder) -> Any:
@@ -198,29 +109,27 @@ def _recorded_manager_init(init: Any, recorder: Recorder) -> Any:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         with recorder.calling("manager", None) as outermost:
             init(self, *args, **kwargs)
-        tap = self.__dict__.get("_tracekv")
-        if outermost and tap is not None:
-            tap.installed("status_call", "manager.update_status")
-            tap.installed("sender" if role_of(self) == "prefill" else "receiver", "class")
-            tap.installed("control_out", "sockets")
-            tap.installed("threads", "threading.excepthook")
-            tap.finish()
+        if outermost:
+            tap = tap_of(self, recorder)
+            recorder.tell(tap.announce, self)
+            recorder.tell(tap.finish, self)
 
     return __init__
 
 
 def _recorded_update(update: Any, recorder: Recorder) -> Any:
     @functools.wraps(update)
-    def update_status(self: Any, room: Any, status: Any, *args: Any, **kwargs: Any) -> Any:
+    def update_status(self: Any, *args: Any, **kwargs: Any) -> Any:
         here = recorder.here
         if here.in_write:  # a subclass calls its base: one write, recorded once
-            return update(self, room, status, *args, **kwargs)
+            return update(self, *args, **kwargs)
         here.in_write, here.stored = True, False
-        here.requested, here.site = _number(status), site_of(1)
+        here.requested = recorder.tell(_number, _argument(args, kwargs, 1, "status"))
+        here.site = recorder.tell(site_here)
         try:
-            result = update(self, room, status, *args, **kwargs)
+            result = update(self, *args, **kwargs)
             if not here.stored:
-                _refused(self, room, recorder)
+                recorder.tell(_refused, self, _argument(args, kwargs, 0, "bootstrap_room"), recorder)
             return result
         finally:
             here.in_write, here.requested, here.site = False, None, None
@@ -233,29 +142,36 @@ def _refused(manager: Any, room: Any, recorder: Recorder) -> None:
     table = getattr(manager, "request_status", None)
     if not isinstance(table, dict):
         return
-    found, seq, mono_ns, wall_ns = recorder.order.after(dict.get, table, room)
+    found, stamp = recorder.order.after(dict.get, table, room, NOTHING)
     here = recorder.here
     recorder.emit(
-        Op.STATUS_REFUSED, stamp=(seq, mono_ns, wall_ns), manager=number_of(manager), room=as_room(room),
+        Op.STATUS_REFUSED, stamp=stamp, manager=number_of(manager), room=as_room(room),
         requested=here.requested, old=as_state(found), site=here.site,
-    )
+    )  # fmt: skip
 
 
-def _recorded_open(init: Any, recorder: Recorder, *, seam: str) -> Any:
+def _recorded_open(init: Any, recorder: Recorder) -> Any:
     @functools.wraps(init)
-    def __init__(self: Any, mgr: Any, addr: Any, bootstrap_room: Any = None, *args: Any, **more: Any) -> Any:
-        number = number_of(mgr)
-        with recorder.calling("open", number) as outermost:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        manager = _argument(args, kwargs, 0, "mgr")
+        with recorder.calling("open", number_of(manager)) as outermost:
             if outermost:
-                tap = getattr(mgr, "__dict__", {}).get("_tracekv")
-                if tap is not None and as_room(bootstrap_room) is not None:
-                    tap.count.forget(bootstrap_room)
-                recorder.emit(
-                    Op.ROOM_OPENED, manager=number, room=as_room(bootstrap_room), site=site_of(1)
-                )
-            return init(self, mgr, addr, bootstrap_room, *args, **more)
+                recorder.tell(_opened, manager, _argument(args, kwargs, 2, "bootstrap_room"), recorder)
+            return init(self, *args, **kwargs)
 
     return __init__
+
+
+def _opened(manager: Any, key: Any, recorder: Recorder) -> None:
+    room = as_room(key)
+    _forget_chunks(manager, room)
+    recorder.emit(Op.ROOM_OPENED, manager=number_of(manager), room=room, site=site_here())
+
+
+def _forget_chunks(manager: Any, room: int | None) -> None:
+    tap = getattr(manager, "__dict__", {}).get("_tracekv")
+    if tap is not None and room is not None:
+        tap.count.forget(room)
 
 
 def _recorded_poll(poll: Any, recorder: Recorder) -> Any:
@@ -265,7 +181,7 @@ def _recorded_poll(poll: Any, recorder: Recorder) -> Any:
         with recorder.calling("poll", number) as outermost:
             result = poll(self, *args, **kwargs)
         if outermost:
-            _polled(self, number, result, recorder)
+            recorder.tell(_polled, self, number, result, recorder)
         return result
 
     return recorded
@@ -292,7 +208,7 @@ def _recorded_abort(abort: Any, recorder: Recorder) -> Any:
         number = number_of(getattr(self, "kv_mgr", None))
         with recorder.calling("abort", number) as outermost:
             if outermost:
-                recorder.emit(Op.ABORT_REQUESTED, manager=number, room=_room_of(self), site=site_of(1))
+                recorder.emit(Op.ABORT_REQUESTED, manager=number, room=_room_of(self), site=site_here())
             return abort(self, *args, **kwargs)
 
     return recorded
@@ -305,6 +221,7 @@ def _recorded_clear(clear: Any, recorder: Recorder) -> Any:
         with recorder.calling("clear", number) as outermost:
             result = clear(self, *args, **kwargs)
         if outermost:
+            _forget_chunks(getattr(self, "kv_mgr", None), _room_of(self))
             recorder.emit(Op.ROOM_CLEARED, manager=number, room=_room_of(self))
         return result
 
@@ -324,54 +241,43 @@ def _recorded_call(call: Any, recorder: Recorder) -> Any:
 
 def _recorded_connect(connect: Any, recorder: Recorder) -> Any:
     @functools.wraps(connect)
-    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _sending(connect(self, *args, **kwargs), recorder)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        connected = connect(*args, **kwargs)
+        recorder.tell(_sending, connected, recorder)
+        return connected
 
     return recorded
 
 
-def _recorded_class_connect(connect: Any, recorder: Recorder) -> Any:
-    plain = connect.__func__
-
-    @functools.wraps(plain)
-    def recorded(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return _sending(plain(cls, *args, **kwargs), recorder)
-
-    return classmethod(recorded)
-
-
-def _sending(connected: Any, recorder: Recorder) -> Any:
+def _sending(connected: Any, recorder: Recorder) -> None:
     """``_connect`` gives a socket, or a socket with its lock."""
     socket = connected[0] if isinstance(connected, tuple) else connected
     if hasattr(socket, "send_multipart"):
         take_sending(socket, recorder)
-    return connected
 
 
-def _conclude_property(recorder: Recorder) -> property:
+def _conclude_property(recorder: Recorder, default: Any) -> property:
     """``conclude_state`` stays an instance attribute; setting it is a row."""
 
     def read(self: Any) -> Any:
-        try:
-            return self.__dict__["conclude_state"]
-        except KeyError:
-            raise AttributeError("conclude_state") from None
+        found = self.__dict__.get("conclude_state", default)
+        if found is NOTHING:
+            raise AttributeError("conclude_state")
+        return found
 
     def write(self: Any, value: Any) -> None:
         self.__dict__["conclude_state"] = value
         if value is not None:
-            number = number_of(getattr(self, "kv_mgr", None))
-            recorder.emit(
-                Op.CONCLUDE_SET, manager=number, room=_room_of(self), new=_number(value), site=site_of(1)
-            )
+            recorder.tell(_concluded, self, value, recorder)
 
     return property(read, write)
 
 
-def number_of(manager: Any) -> int | None:
-    """The recorder's number of a manager, ``None`` for one that it has not seen."""
-    tap = getattr(manager, "__dict__", {}).get("_tracekv")
-    return None if tap is None else tap.number
+def _concluded(room_object: Any, value: Any, recorder: Recorder) -> None:
+    recorder.emit(
+        Op.CONCLUDE_SET, manager=number_of(getattr(room_object, "kv_mgr", None)),
+        room=_room_of(room_object), new=_number(value), site=site_here(),
+    )  # fmt: skip
 
 
 def _room_of(room_object: Any) -> int | None:
@@ -379,4 +285,4 @@ def _room_of(room_object: Any) -> int | None:
 
 
 def _number(status: Any) -> int | None:
-    return int(status) if isinstance(status, (int, State)) else None
+    return None if status is None else as_state(status)

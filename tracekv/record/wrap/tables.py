@@ -8,16 +8,22 @@ another.  Each operation happens exactly as it would have, at one moment with it
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tracekv.event import Op, State
-from tracekv.record.order import Stamp
-from tracekv.record.recorder import Recorder, as_room, site_of, to_json
+from tracekv.record.order import NOTHING, Stamp
+from tracekv.record.recorder import Recorder, as_room, site_here, to_json
 
-_SITE = 3  # from a tap's method: tell(), the table's method, then the engine
-_LOOK_SITE = _SITE + 1  # ... and _look()
+ABSENT: Final = int(State.ABSENT)
+_CALLS: Final = {call: to_json({"call": call}) for call in ("in", "get", "poll")}
+_HAD: Final = {had: to_json({"had": had}) for had in (False, True)}
+_FOUND: Final = {
+    (call, found): to_json({"call": call, "found": found})
+    for call in ("in", "get")
+    for found in (False, True)
+}
 
 
 class Tap:
@@ -32,19 +38,12 @@ class Tap:
         self.manager = manager
 
     def arrive(self, op: str, key: Any, table: Any) -> None:
-        """Park before the effect, on a rig.  Nothing in production."""
+        """Park before the effect; called only where there is a gate, on a rig."""
         gate = self.recorder.gate
-        if gate is not None:
-            polling = self.recorder.here.call == "poll"
-            peek = (lambda: dict.get(table, key)) if polling else None
-            gate.arrive(op, manager=self.manager, room=as_room(key), poll=peek)
-
-    def tell(self, what: Callable[..., None], *args: Any) -> None:
-        """Let ``what`` record; a fault of ours is remembered and does not reach the engine."""
-        try:
-            what(*args)
-        except Exception as error:
-            self.recorder.trouble(f"{type(self).__name__}: {error!r}")
+        assert gate is not None
+        polling = self.recorder.here.call == "poll"
+        peek = (lambda: dict.get(table, key)) if polling else None
+        gate.arrive(op, manager=self.manager, room=as_room(key), poll=peek)
 
     @property
     def looking(self) -> bool:
@@ -58,7 +57,7 @@ class Tap:
         self.row(self.dropped_op, key, stamp)
 
     def looked(self, key: Any, found: Any, stamp: Stamp, call: str) -> None:
-        """``found`` is the value, or ``None`` where the key is absent."""
+        """``found``, like ``old`` above, is NOTHING where the key is absent."""
 
     def adopt(self, key: Any, value: Any) -> Any:
         """The value to store in place of ``value``."""
@@ -74,24 +73,30 @@ class StatusTap(Tap):
     stored_op, dropped_op, looked_op = Op.STATUS_WRITTEN, Op.STATUS_DROPPED, Op.STATUS_CHECKED
 
     def stored(self, key: Any, old: Any, new: Any, stamp: Stamp) -> None:
-        here = self.recorder.here
+        recorder = self.recorder
+        here = recorder.here
         here.stored = True
-        self.row(
-            self.stored_op, key, stamp,
-            requested=here.requested, old=as_state(old), new=as_state(new),
-            site=here.site or site_of(_SITE),
-        )
+        recorder.emit(
+            Op.STATUS_WRITTEN, stamp=stamp, manager=self.manager, room=as_room(key),
+            requested=here.requested, old=self.state(old), new=self.state(new),
+            site=here.site or site_here(),
+        )  # fmt: skip
 
     def dropped(self, key: Any, old: Any, stamp: Stamp) -> None:
-        self.row(self.dropped_op, key, stamp, old=as_state(old), site=site_of(_SITE))
+        self.row(self.dropped_op, key, stamp, old=self.state(old), site=site_here())
 
     def looked(self, key: Any, found: Any, stamp: Stamp, call: str) -> None:
         here = self.recorder.here
         call = "poll" if here.call == "poll" else call
-        self.row(
-            Op.STATUS_CHECKED, key, stamp,
-            old=as_state(found), site=here.site or site_of(_LOOK_SITE), attrs=to_json({"call": call}),
-        )
+        site = here.site or site_here()
+        self.row(Op.STATUS_CHECKED, key, stamp, old=self.state(found), site=site, attrs=_CALLS[call])
+
+    def state(self, value: Any) -> int | None:
+        """A value as a row keeps it; ``None``, unknown, for one that is no state."""
+        state = as_state(value)
+        if state is None:
+            self.recorder.trouble(f"request_status holds a {type(value).__name__} that is no state")
+        return state
 
 
 class PeersTap(Tap):
@@ -100,15 +105,18 @@ class PeersTap(Tap):
     stored_op, dropped_op, looked_op = Op.PEER_ADDED, Op.PEER_POPPED, Op.PEER_CHECKED
 
     def stored(self, key: Any, old: Any, new: Any, stamp: Stamp) -> None:
-        self.row(self.stored_op, key, stamp, site=site_of(_SITE))
+        site = site_here()
+        self.row(self.stored_op, key, stamp, site=site)
+        if isinstance(new, dict):
+            for peer in list(new):  # an entry that comes with its peers in it
+                self.row(self.stored_op, key, self.recorder.order.now(), site=site, peer=str(peer))
 
     def dropped(self, key: Any, old: Any, stamp: Stamp) -> None:
-        had = to_json({"had": old is not None})
-        self.row(self.dropped_op, key, stamp, site=site_of(_SITE), attrs=had)
+        self.row(self.dropped_op, key, stamp, site=site_here(), attrs=_HAD[old is not NOTHING])
 
     def looked(self, key: Any, found: Any, stamp: Stamp, call: str) -> None:
-        seen = to_json({"call": call, "found": found is not None})
-        self.row(Op.PEER_CHECKED, key, stamp, site=site_of(_LOOK_SITE), attrs=seen)
+        attrs = _FOUND[call, found is not NOTHING]
+        self.row(Op.PEER_CHECKED, key, stamp, site=site_here(), attrs=attrs)
 
     def adopt(self, key: Any, value: Any) -> Any:
         if type(value) is not dict:
@@ -130,8 +138,8 @@ class InnerPeersTap(Tap):
     def stored(self, key: Any, old: Any, new: Any, stamp: Stamp) -> None:
         self.recorder.emit(
             self.stored_op, stamp=stamp, manager=self.manager, room=self.room,
-            peer=str(key), site=site_of(_SITE),
-        )
+            peer=str(key), site=site_here(),
+        )  # fmt: skip
 
     def dropped(self, key: Any, old: Any, stamp: Stamp) -> None: ...
 
@@ -144,7 +152,7 @@ class PrefixTap(Tap):
     def arrive(self, op: str, key: Any, table: Any) -> None: ...
 
     def dropped(self, key: Any, old: Any, stamp: Stamp) -> None:
-        if old is not None:
+        if old is not NOTHING:
             super().dropped(key, old, stamp)
 
 
@@ -169,41 +177,45 @@ class _Recording:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         tap = self.tap
-        tap.arrive(tap.stored_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.stored_op, key, self)
         value = tap.adopt(key, value)
-        old, _, *stamp = tap.recorder.order.replacing(dict.get, dict.__setitem__, self, key, value)
-        tap.tell(tap.stored, key, old, value, tuple(stamp))
+        old, _, stamp = tap.recorder.order.replacing(dict.__setitem__, self, key, value)
+        tap.recorder.tell(tap.stored, key, old, value, stamp)
 
     def __delitem__(self, key: Any) -> None:
         tap = self.tap
-        tap.arrive(tap.dropped_op, key, self)
-        old, _, *stamp = tap.recorder.order.replacing(dict.get, dict.__delitem__, self, key)
-        tap.tell(tap.dropped, key, old, tuple(stamp))
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.dropped_op, key, self)
+        old, _, stamp = tap.recorder.order.replacing(dict.__delitem__, self, key)
+        tap.recorder.tell(tap.dropped, key, old, stamp)
 
-    def pop(self, key: Any, *default: Any) -> Any:
+    def pop(self, key: Any, default: Any = NOTHING, /) -> Any:
         tap = self.tap
-        tap.arrive(tap.dropped_op, key, self)
-        taken, *stamp = tap.recorder.order.after(dict.pop, self, key, _NOTHING)
-        tap.tell(tap.dropped, key, None if taken is _NOTHING else taken, tuple(stamp))
-        if taken is not _NOTHING:
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.dropped_op, key, self)
+        taken, stamp = tap.recorder.order.after(dict.pop, self, key, NOTHING)
+        tap.recorder.tell(tap.dropped, key, taken, stamp)
+        if taken is not NOTHING:
             return taken
-        if default:
-            return default[0]
-        raise KeyError(key)
+        if default is NOTHING:
+            raise KeyError(key)
+        return default
 
     def popitem(self) -> tuple[Any, Any]:
         tap = self.tap
-        (key, old), *stamp = tap.recorder.order.after(dict.popitem, self)
-        tap.tell(tap.dropped, key, old, tuple(stamp))
+        (key, old), stamp = tap.recorder.order.after(dict.popitem, self)
+        tap.recorder.tell(tap.dropped, key, old, stamp)
         return key, old
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:
+    def setdefault(self, key: Any, default: Any = None, /) -> Any:
         tap = self.tap
-        tap.arrive(tap.stored_op, key, self)
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.stored_op, key, self)
         default = tap.adopt(key, default)
-        old, now, *stamp = tap.recorder.order.replacing(dict.get, dict.setdefault, self, key, default)
-        if now is default and old is not default:
-            tap.tell(tap.stored, key, old, now, tuple(stamp))
+        old, now, stamp = tap.recorder.order.replacing(dict.setdefault, self, key, default)
+        if old is NOTHING:
+            tap.recorder.tell(tap.stored, key, old, now, stamp)
         return now
 
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -219,44 +231,67 @@ class _Recording:
             self.pop(key, None)
 
     def __contains__(self, key: Any) -> bool:
-        return self._look(key, "in") is not _NOTHING
+        return self._look(key, "in") is not NOTHING
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Any, default: Any = None, /) -> Any:
         found = self._look(key, "get")
-        return default if found is _NOTHING else found
+        return default if found is NOTHING else found
 
     def __getitem__(self, key: Any) -> Any:
         found = self._look(key, "get")
-        if found is not _NOTHING:
-            return found
-        missing: Callable[[Any], Any] | None = getattr(self, "__missing__", None)
-        if missing is None:
-            raise KeyError(key)
-        return missing(key)
+        return self.__missing__(key) if found is NOTHING else found
+
+    def __missing__(self, key: Any) -> Any:
+        raise KeyError(key)
 
     def _look(self, key: Any, call: str) -> Any:
         tap = self.tap
         if not tap.looking:
-            return dict.get(self, key, _NOTHING)  # type: ignore[call-overload]
-        tap.arrive(tap.looked_op or "", key, self)
-        found, *stamp = tap.recorder.order.after(dict.get, self, key, _NOTHING)
-        tap.tell(tap.looked, key, None if found is _NOTHING else found, tuple(stamp), call)
+            return dict.get(self, key, NOTHING)  # type: ignore[call-overload]
+        if tap.recorder.gate is not None:
+            tap.arrive(tap.looked_op or "", key, self)
+        found, stamp = tap.recorder.order.after(dict.get, self, key, NOTHING)
+        tap.recorder.tell(tap.looked, key, found, stamp, call)
         return found
+
+    #: A new dictionary that the engine derives from this one is its own business: a plain one.
+    fromkeys: Any = staticmethod(dict.fromkeys)
 
 
 class RecordingDict(_Recording, dict):  # type: ignore[type-arg]
-    """A ``dict`` that records."""
+    """A ``dict`` that records; its copies do not."""
 
     __slots__ = ("tap",)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 class RecordingDefaultDict(_Recording, defaultdict):  # type: ignore[type-arg]
-    """A ``defaultdict`` that records."""
+    """A ``defaultdict`` that records; its copies do not."""
 
     __slots__ = ("tap",)
 
+    def __missing__(self, key: Any) -> Any:
+        if self.default_factory is None:
+            raise KeyError(key)
+        value = self.tap.adopt(key, self.default_factory())
+        self[key] = value
+        return value
 
-_NOTHING = object()
+    def copy(self) -> Any:
+        return defaultdict(self.default_factory, self)
+
+    __copy__ = copy
+
+    def __or__(self, other: Any) -> Any:
+        return self.copy() | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self.copy()
+
+    def __reduce__(self) -> Any:
+        return defaultdict, (self.default_factory, dict(self))
 
 
 def recording_dict(table: dict[Any, Any], tap: Tap) -> dict[Any, Any]:
@@ -271,6 +306,17 @@ def recording_dict(table: dict[Any, Any], tap: Tap) -> dict[Any, Any]:
     return made  # type: ignore[no-any-return]
 
 
-def as_state(value: Any) -> int:
-    """A value of ``request_status`` as a row keeps it."""
-    return int(State.ABSENT) if value is None else int(value)
+def records(table: Any) -> bool:
+    """Whether what happens to ``table`` is recorded."""
+    return isinstance(table, _Recording)
+
+
+def as_state(value: Any) -> int | None:
+    """A value of ``request_status`` as a row keeps it; ``None`` where it is no small whole number."""
+    if value is NOTHING:
+        return ABSENT
+    try:
+        state = value if type(value) is int else operator.index(value)
+    except TypeError:
+        return None
+    return state if -128 <= state <= 127 else None
