@@ -160,7 +160,7 @@ class Event:
             return default
         try:
             found = json.loads(self.attrs)
-        except ValueError:
+        except (ValueError, RecursionError):
             return default
         return found.get(name, default) if isinstance(found, dict) else default
 

@@ -23,6 +23,7 @@ VERBS: Final = {
     "replay": "Execute a room's interleaving again, on a rig.",
 }
 
+EXIT_INTERRUPTED: Final = 130  # as a shell says it; click's own 1 would read as a violation
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -57,6 +58,9 @@ class Verbs(click.Group):
             ctx.exit(EXIT_USAGE)
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
             # Python's own exit code for a crash is 1, which here means that something was found.
             if os.environ.get("TRACEKV_DEBUG"):

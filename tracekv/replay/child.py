@@ -13,10 +13,10 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from tracekv.errors import TracekvError
+from tracekv.errors import EXIT_CANNOT_TELL, TracekvError
 from tracekv.replay.drive import run_once
 from tracekv.replay.job import Job, read_job, run_facts
-from tracekv.replay.rigs import Rig
+from tracekv.replay.rigs import Rig, Stalled
 
 
 def main() -> None:
@@ -27,6 +27,10 @@ def main() -> None:
             code = 0
         except TracekvError as error:
             _say(answers, {"error": error.message, "hint": error.hint, "exit_code": error.exit_code})
+            code = 1
+        except Stalled as stalled:
+            message = "the rig could not begin a room"
+            _say(answers, {"error": message, "hint": str(stalled), "exit_code": EXIT_CANNOT_TELL})
             code = 1
         except BaseException:
             traceback.print_exc()

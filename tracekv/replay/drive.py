@@ -133,9 +133,7 @@ class _Driver:
 
     def _diverged(self, step: Step, got: str, stack: str | None = None) -> _Diverged:
         enabled = tuple(describe(p) for p in self.rig.parked().values() if p.enabled)
-        return _Diverged(
-            Divergence(self.index, str(step), got, enabled, tuple(self.events[-3:]), stack)
-        )
+        return _Diverged(Divergence(self.index, str(step), got, enabled, tuple(self.events[-3:]), stack))
 
 
 def describe(pending: Pending) -> str:
@@ -148,7 +146,10 @@ def _told(actor: str, row: Event | None) -> str:
 
 
 def run_once(rig: Rig, scenario: Scenario, schedule: Schedule) -> Run:
-    """Execute ``scenario`` once in the order of ``schedule`` on a fresh room of ``rig``."""
+    """Execute ``scenario`` once in the order of ``schedule`` on a fresh room of ``rig``.
+
+    Raises Stalled where the rig does not even bring every actor to its first gate.
+    """
     room = rig.begin(scenario)
     driver = _Driver(rig, schedule)
     divergence: Divergence | None = None
@@ -160,8 +161,6 @@ def run_once(rig: Rig, scenario: Scenario, schedule: Schedule) -> Run:
     if divergence is not None and end.died:
         divergence = _died(divergence, end.died)
     return Run(room, end, driver.index, divergence)
-
-
 
 
 def _died(divergence: Divergence, died: Mapping[str, str]) -> Divergence:

@@ -24,6 +24,7 @@ from tracekv.seams import Wait
 
 FREE_POLL_S: Final = 0.001
 SENDING: Final = frozenset({Op.META_SENT, Op.ABORT_SENT, Op.ACK_SENT})
+TO_PREFILL: Final = frozenset({Op.META_SENT, Op.ABORT_SENT})  # what a thread at ``control.in`` will receive
 _NEVER = object()
 
 
@@ -41,14 +42,23 @@ class _Actor:
 
     @property
     def settled(self) -> bool:
-        return not self.granted and (self.pending is not None or self.done or self.died is not None)
-
+        return not self.granted and (self.pending is not None or self.ended)
 
     @property
-    def idle(self) -> bool:
-        """Outside control: done, dead, or waiting in a blocking call for work that is not there."""
-        ended = self.done or self.died is not None
-        return ended or (self.pending is not None and self.work is not None and not self.work())
+    def ended(self) -> bool:
+        """Done with this room, or dead."""
+        return self.done or self.died is not None
+
+    def idles(self, frames: int) -> bool:
+        """Outside control: done, dead, or waiting in a blocking call for work that will not come.
+
+        ``frames`` were sent and not received yet: they come, although the socket may not show them.
+        """
+        if self.ended:
+            return True
+        if self.pending is None or self.work is None or self.work():
+            return False
+        return frames == 0 or self.pending.gate != "control.in"
 
 
 class ThreadGate:
@@ -86,14 +96,16 @@ class ThreadGate:
             actor = self._actors.setdefault(name, _Actor(name, threading.get_ident()))
             actor.ident = threading.get_ident()
             if self._passes(room, ready):
+                self._count(gate)
                 return False
             actor.ready, actor.work = self._condition_of(actor, gate, ready, poll), ready
             actor.pending = Pending(name, gate, chunk, waits=wait_of(gate, poll))
             self._condition.notify_all()
             controlled = self._wait(actor, ready)
             actor.pending = actor.ready = actor.work = None
-            if controlled:
-                self._note(actor, gate, poll)
+            self._count(gate)
+            if controlled and poll is not None:
+                actor.last_poll = poll()
             return controlled
 
     def _passes(self, room: int | None, ready: Callable[[], bool] | None) -> bool:
@@ -123,13 +135,12 @@ class ThreadGate:
                 return True
             self._condition.wait(FREE_POLL_S if self._room is None else None)
 
-    def _note(self, actor: _Actor, gate: str, poll: Callable[[], Any] | None) -> None:
-        if gate in SENDING:
+    def _count(self, gate: str) -> None:
+        """Keep the number of frames in flight; a frame of registration is received but never counted."""
+        if gate in TO_PREFILL:
             self._frames += 1
         elif gate == "control.in":
-            self._frames -= 1
-        elif poll is not None:
-            actor.last_poll = poll()
+            self._frames = max(self._frames - 1, 0)
 
     def finished(self) -> None:
         """The calling actor has nothing left to do for this room."""
@@ -155,18 +166,21 @@ class ThreadGate:
 
     # ---- the controller's side
 
-    def control(self, room: int, actors: tuple[str, ...], start: Callable[[], None], limit_s: float) -> None:
-        """Take ``room`` under control: call ``start`` and wait until every actor is parked.
+    def control(
+        self, room: int, actors: tuple[str, ...], start: Callable[[str], None], limit_s: float
+    ) -> None:
+        """Take ``room`` under control: start one actor after the other, each up to its first gate.
 
-        Raises Stalled where one of them is not within ``limit_s``.
+        ``start`` is called with every actor's name.  Raises Stalled where one of them is not parked
+        within ``limit_s``.
         """
         with self._condition:
             for actor in self._actors.values():
                 actor.done, actor.last_poll = False, _NEVER
             self._room, self._frames = room, 0
             self._condition.notify_all()
-        start()
         for name in actors:
+            start(name)
             self._until_settled(name, limit_s)
 
     def release(self) -> None:
@@ -204,7 +218,7 @@ class ThreadGate:
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             with self._condition:
-                if all(actor.idle for actor in self._actors.values()):
+                if all(actor.idles(self._frames) for actor in self._actors.values()):
                     return True
             time.sleep(FREE_POLL_S)
         return False

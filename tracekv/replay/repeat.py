@@ -1,7 +1,7 @@
 """N runs of one job, over as many rig processes as it takes.
 
-The promise: it comes back.  A rig that says nothing for :data:`SILENCE_S` seconds is killed, by its
-own process id, and what it said until then counts.
+The promise: it comes back.  A rig that answers nothing for :data:`SILENCE_S` seconds is killed, by its
+own process id, however much it prints; and when the caller is interrupted the rig ends with it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tracekv.errors import TracekvError, UsageError
+from tracekv.errors import CannotTellError, TracekvError, UnreadableError, UsageError
 from tracekv.replay.drive import Run
 from tracekv.replay.job import Job, job_facts, read_run
 
 SILENCE_S: Final = 60.0
 LOG_LINES: Final = 8
+ERRORS: Final[dict[int, type[TracekvError]]] = {
+    kind.exit_code: kind for kind in (UsageError, CannotTellError, UnreadableError)
+}
 
 
 @dataclass(slots=True)
@@ -65,9 +70,7 @@ def _answers(job: Job) -> Iterator[dict[str, Any]]:
     os.close(write_end)
     log: list[str] = []
     try:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(job_facts(job)))
-        process.stdin.close()
+        _ask(process, job)
         for line in _lines(read_end, process, log):
             message = json.loads(line)
             if "error" in message:
@@ -75,12 +78,33 @@ def _answers(job: Job) -> Iterator[dict[str, Any]]:
             yield message
         code = process.wait(timeout=SILENCE_S)
         if code != 0:
-            raise RigError(f"the rig's process failed (exit code {code})", hint=_tail(log))
+            raise RigError(f"the rig's process {_how(code)}", hint=_tail(log))
+    except subprocess.TimeoutExpired:
+        raise RigError("the rig's process did not end", hint=_tail(log)) from None
     finally:
         os.close(read_end)
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def _ask(process: subprocess.Popen[str], job: Job) -> None:
+    """Hand over the job; a process that is gone already is noticed by whoever waits for its answer."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(job_facts(job)))
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+
+
+def _how(code: int) -> str:
+    """How a process ended, from its return code."""
+    if code >= 0:
+        return f"failed (exit code {code})"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 def _lines(descriptor: int, process: subprocess.Popen[str], log: list[str]) -> Iterator[str]:
@@ -91,10 +115,11 @@ def _lines(descriptor: int, process: subprocess.Popen[str], log: list[str]) -> I
     heard = time.monotonic()
     while descriptor in sources:
         ready, _, _ = select.select(sources, [], [], 1.0)
-        if not ready and time.monotonic() - heard > SILENCE_S:
-            raise RigError(f"the rig said nothing for {SILENCE_S:g} s and was ended", hint=_tail(log))
-        for source in ready:
+        if descriptor in ready:
             heard = time.monotonic()
+        elif time.monotonic() - heard > SILENCE_S:
+            raise RigError(f"the rig answered nothing for {SILENCE_S:g} s and was ended", hint=_tail(log))
+        for source in ready:
             block = os.read(source, 1 << 16)
             if not block:
                 sources.remove(source)
@@ -107,9 +132,7 @@ def _lines(descriptor: int, process: subprocess.Popen[str], log: list[str]) -> I
 
 
 def _error(message: dict[str, Any]) -> TracekvError:
-    error = TracekvError(message["error"], hint=message.get("hint"))
-    error.exit_code = message["exit_code"]  # type: ignore[misc]
-    return error
+    return ERRORS.get(message["exit_code"], UsageError)(message["error"], hint=message.get("hint"))
 
 
 def _tail(log: list[str]) -> str | None:

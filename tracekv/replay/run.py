@@ -34,6 +34,8 @@ from tracekv.rooms import Life
 
 RIGS: Final = ("nixl", "sglang")
 EXPECTATIONS: Final = ("reproduced", "pinned", "failed", "success")
+KINDS: Final = ("strict", "anchored")
+STEPS_LIMIT: Final = 50_000  # gated events of one room; a healthy one has some tens
 
 Signature = frozenset[tuple[str, str, str]]
 
@@ -43,8 +45,9 @@ class Replay:
     """The answer: how often the room's findings happened again, and how it ended otherwise.
 
     ``outcomes`` counts end states, ``pinned`` the runs that the analyzer found pinned, ``left_behind``
-    what rooms left after they were cleared.  ``turn`` is the first step at which a run that ended
-    otherwise was no longer like the original.
+    what rooms left after they were cleared.  ``disputed`` counts runs about which the analyzer and the
+    rig's own dictionaries disagree; they count for no expectation.  ``turn`` is the first step at which
+    a run that ended otherwise was no longer like the original.
     """
 
     room: int
@@ -59,6 +62,7 @@ class Replay:
     left_behind: dict[str, int]
     diverged: Divergence | None
     divergences: int
+    disputed: int
     bytes_checked: int
     bytes_wrong: int
     expect: str
@@ -114,8 +118,8 @@ def replay(
     CannotTellError
         when the trace does not hold the room's prefill side.
     """
-    if rig not in RIGS:
-        raise UsageError(f"there is no rig {rig!r}", hint="Rigs: " + ", ".join(RIGS))
+    _check(rig, expect, kind, times)
+    _check_keep(trace, keep)
     seen = examine(trace)
     chosen = room if room is not None else only_violating(seen)
     life = prefill_life(seen, chosen)
@@ -128,16 +132,42 @@ def replay(
     prefill = prefill_managers(trace, life.process)
     strict = (kind or _kind(process, rig, target)) == "strict"
     schedule = (strict_schedule if strict else anchored_schedule)(rows, prefill)
-    if not any(step.hard for step in schedule.steps):
-        raise CannotTellError(
-            f"room {chosen}: the trace holds no step that could be executed again",
-            hint="A replay needs rows of frames, chunks or transfers; was it recorded at the seams?",
-        )
+    _check_steps(schedule, chosen)
     with _folder(keep) as folder:
         source = _source(rig, target, fetch)
         job = Job(rig, target, str(folder), scenario_of(rows), schedule, times, source)
         done = repeat(job, told)
         return _answer(job, done, _examined(folder), life, about, expect)
+
+
+def _check(rig: str, expect: str, kind: str | None, times: int) -> None:
+    """Refuse an option that means nothing, and name those that do."""
+    for what, said, known in (("rig", rig, RIGS), ("expectation", expect, EXPECTATIONS)):
+        if said not in known:
+            raise UsageError(f"there is no {what} {said!r}", hint="There are: " + ", ".join(known))
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"there is no kind of schedule {kind!r}", hint="There are: " + ", ".join(KINDS))
+    if times < 1:
+        raise UsageError(f"a room cannot be replayed {times} times", hint="Once, or more often.")
+
+
+def _check_keep(trace: Any, keep: Path | None) -> None:
+    path = getattr(trace, "path", None)
+    if keep is not None and path is not None and keep.resolve() == Path(path).resolve():
+        raise UsageError(f"{keep} is the trace itself", hint="Keep the replays in a folder of their own.")
+
+
+def _check_steps(schedule: Schedule, room: int) -> None:
+    if not any(step.hard for step in schedule.steps):
+        raise CannotTellError(
+            f"room {room}: the trace holds no step that could be executed again",
+            hint="A replay needs rows of frames, chunks or transfers; was it recorded at the seams?",
+        )
+    if len(schedule.steps) > STEPS_LIMIT:
+        raise CannotTellError(
+            f"room {room}: the trace holds {len(schedule.steps):,} steps, a replay follows {STEPS_LIMIT:,}",
+            hint="Is the trace damaged, or one room id used for many requests?",
+        )
 
 
 def only_violating(seen: Examined) -> int:
@@ -230,6 +260,36 @@ def _examined(folder: Path) -> Examined:
     return examine(open_trace(folder))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """A run and what the analyzer found in the trace of it."""
+
+    run: Run
+    findings: tuple[Finding, ...]
+
+    @property
+    def pinned(self) -> bool:
+        return any(each.kind == "pinned" for each in self.findings)
+
+    @property
+    def disputed(self) -> bool:
+        """Whether analyzer and rig disagree about a pinned sender at the end of a followed schedule."""
+        found = any(each.kind == "pinned" and each.role == "prefill" for each in self.findings)
+        return self.run.divergence is None and found != self.run.end.pinned
+
+    def same(self, original: tuple[Finding, ...], life: Life) -> bool:
+        """The same findings; for a room without any, the same end."""
+        ended = bool(original) or self.run.end.label == _ended(life)
+        return ended and signature(self.findings) == signature(original)
+
+
+def _judged(runs: list[Run], findings: tuple[Finding, ...]) -> list[_Judged]:
+    by_room: dict[int, list[Finding]] = {}
+    for each in findings:
+        by_room.setdefault(each.room, []).append(each)
+    return [_Judged(run, tuple(by_room.get(run.room, ()))) for run in runs]
+
+
 def signature(findings: tuple[Finding, ...]) -> Signature:
     """What must be the same for a room to be reproduced: kind, state and role of each finding."""
     return frozenset((each.kind, each.state.label, each.role) for each in findings)
@@ -238,17 +298,15 @@ def signature(findings: tuple[Finding, ...]) -> Signature:
 def _answer(
     job: Job, done: Repeated, again: Examined, life: Life, original: tuple[Finding, ...], expect: str
 ) -> Replay:
-    found = {run.room: tuple(f for f in again.findings if f.room == run.room) for run in done.runs}
-    wanted = signature(original)
-    same = [run for run in done.runs if run.divergence is None and signature(found[run.room]) == wanted]
-    if not original:
-        same = [run for run in same if run.end.label == _ended(life)]
-    pinned = [run for run in done.runs if any(f.kind == "pinned" for f in found[run.room])]
+    runs = _judged(done.runs, again.findings)
+    followed = [each for each in runs if each.run.divergence is None]
+    same = [each for each in followed if each.same(original, life) and not each.disputed]
+    pinned = [each for each in runs if each.pinned and not each.disputed]
     met = {"reproduced": same, "pinned": pinned}.get(expect)
     if met is None:
-        met = [run for run in done.runs if _ends(run, expect) and run not in pinned]
-    otherwise = next((run for run in done.runs if run not in same and run.divergence is None), None)
-    diverged = [run.divergence for run in done.runs if run.divergence is not None]
+        met = [each for each in followed if each.run.end.label.lower() == expect and not each.pinned]
+    otherwise = next((each.run for each in followed if each not in same), None)
+    diverged = [each.run.divergence for each in runs if each.run.divergence is not None]
     return Replay(
         room=life.room,
         rig=job.rig,
@@ -262,6 +320,7 @@ def _answer(
         left_behind=dict(Counter(what for run in done.runs for what in run.end.left)),
         diverged=diverged[0] if diverged else None,
         divergences=len(diverged),
+        disputed=sum(each.disputed for each in runs),
         bytes_checked=sum(run.end.bytes_checked for run in done.runs),
         bytes_wrong=sum(run.end.bytes_wrong for run in done.runs),
         expect=expect,
@@ -274,7 +333,3 @@ def _answer(
 def _ended(life: Life) -> str:
     polled = life.polled
     return polled.label if polled is not None and polled.terminal else life.state.label
-
-
-def _ends(run: Run, expect: str) -> bool:
-    return run.divergence is None and run.end.label.lower() == expect

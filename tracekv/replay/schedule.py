@@ -11,12 +11,13 @@ Pure: rows in, steps out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from tracekv.errors import CannotTellError
 from tracekv.event import Event, Op, State
 from tracekv.replay.rigs import Pending, Scenario
-from tracekv.seams import GATE_OF
+from tracekv.seams import GATE_OF, Wait
 
 POLL: Final = "poll"  # the gate of a scheduler's poll, told apart from its other reads
 SENT_BEFORE: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT}
@@ -37,6 +38,9 @@ HARD: Final = frozenset(
 
 #: A row that says that a thread came back to a gate, and that gate.
 ARRIVALS: Final = {Op.CONTROL_WAITING: "control.in", Op.WORKER_WAITING: Op.CHUNK_DEQUEUED}
+
+CHUNK_PAGES: Final = 16  # of a chunk at most: the interleaving does not depend on how large it is
+ROOM_PAGES: Final = 256  # of a room in all: what the smallest rig holds
 
 _LETTERS: Final = {"scheduler": "S", "bootstrap": "B", "decode": "D"}
 
@@ -75,8 +79,6 @@ class Schedule:
 
 def gate_of(pending: Pending) -> str:
     """The gate's name in a schedule."""
-    from tracekv.seams import Wait
-
     return POLL if pending.waits is Wait.VALUE_CHANGED else pending.gate
 
 
@@ -96,21 +98,30 @@ def actor_of(row: Event, prefill: frozenset[tuple[str, int | None]]) -> str | No
     return letter if letter != "D" else None
 
 
-def scenario_of(rows: Iterable[Event], *, pages_limit: int = 16) -> Scenario:
-    """What the rows of one room executed; at most ``pages_limit`` pages a chunk, a rig has few."""
+def scenario_of(rows: Iterable[Event]) -> Scenario:
+    """What the rows of one room executed, with chunks cut to what a rig holds.
+
+    Raises CannotTellError where a rig does not even hold one page of each chunk.
+    """
     pages: list[int] = []
     abort = False
     for row in rows:
         if row.op == Op.CHUNK_ENQUEUED:
             found = row.attr("pages", 1)
-            pages.append(min(max(found if isinstance(found, int) else 1, 1), pages_limit))
+            pages.append(found if isinstance(found, int) else 1)
         abort = abort or row.op in (Op.ABORT_SENT, Op.ABORT_RECEIVED)
-    return Scenario(tuple(pages) or (1,), abort)
+    if len(pages) > ROOM_PAGES:
+        raise CannotTellError(
+            f"the room has {len(pages):,} chunks, a rig holds {ROOM_PAGES}",
+            hint="A replay of one with fewer chunks shows the same interleavings.",
+        )
+    most = min(CHUNK_PAGES, ROOM_PAGES // max(len(pages), 1))
+    return Scenario(tuple(min(max(each, 1), most) for each in pages) or (1,), abort)
 
 
 def strict_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
     """The exact order of the gated events of one room, from a trace at detail ``gates``."""
-    return Schedule("strict", tuple(step for step, _ in _gated(rows, prefill)))
+    return Schedule("strict", tuple(step for step, _ in _gated(_completed(rows), prefill)))
 
 
 def anchored_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Schedule:
@@ -120,9 +131,10 @@ def anchored_schedule(rows: Sequence[Event], prefill: frozenset[tuple[str, int |
     ``control.waiting`` and ``worker.waiting``), in order.
     """
     steps: list[Step] = []
+    rows = _completed(rows)
     gated = {id(row): step for step, row in _gated(rows, prefill)}
     busy: set[str] = set()  # the actors that have work of this room in hand
-    for row in _with_sends(rows):
+    for row in rows:
         actor = actor_of(row, prefill)
         if row.op in ARRIVALS:
             if actor in busy:
@@ -147,17 +159,15 @@ def _opens(row: Event, actor: str | None) -> bool:
     )
 
 
-def _gated(
-    rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]
-) -> Iterable[tuple[Step, Event]]:
+def _gated(rows: Sequence[Event], prefill: frozenset[tuple[str, int | None]]) -> Iterable[tuple[Step, Event]]:
     polled: int | None = None
-    for row in _with_sends(rows):
+    for row in rows:
         gate, actor = GATE_OF.get(row.op), actor_of(row, prefill)
         if gate is None or actor is None or _passes_gate(row):
             continue
         if row.op == Op.CHUNK_ENQUEUED:
             polled = None
-        if row.op == Op.STATUS_CHECKED and actor == "S" and row.attr("call") == "poll":
+        if actor == "S" and _is_poll(row):
             if row.old == polled:
                 continue  # a poll that saw nothing new: a rig waits for a change instead
             polled, gate = row.old, POLL
@@ -170,7 +180,38 @@ def _passes_gate(row: Event) -> bool:
     return row.op == Op.PEER_ADDED and row.peer is not None
 
 
-def _with_sends(rows: Sequence[Event]) -> Sequence[Event]:
+def _completed(rows: Sequence[Event]) -> list[Event]:
+    """The rows, and those that they imply where a trace does not hold them."""
+    sent = _with_sends(rows)
+    return sent if any(_is_poll(row) for row in rows) else _with_polls(sent)
+
+
+def _is_poll(row: Event) -> bool:
+    return row.op == Op.STATUS_CHECKED and row.attr("call") == "poll"
+
+
+def _with_polls(rows: Sequence[Event]) -> list[Event]:
+    """The rows with the polls of a trace at detail ``writes``.
+
+    There a poll left a row only where its result changed; and a scheduler that enqueued had seen its
+    room wait.
+    """
+    made: list[Event] = []
+    seen = False
+    for row in rows:
+        if row.op == Op.POLL_CHANGED or (row.op == Op.CHUNK_ENQUEUED and not seen):
+            seen = True
+            made.append(_poll_of(row))
+        made.append(row)
+    return made
+
+
+def _poll_of(row: Event) -> Event:
+    old = row.new if row.op == Op.POLL_CHANGED else State.WAITING
+    return replace(row, op=Op.STATUS_CHECKED, old=old, new=None, attrs='{"call":"poll"}', source="inferred")
+
+
+def _with_sends(rows: Sequence[Event]) -> list[Event]:
     """The rows with a send before each received frame whose sender's own row is not among them."""
     sent = {row.op for row in rows}
     made: list[Event] = []

@@ -1,13 +1,14 @@
 """Where a replay that ended otherwise stopped being like the original.
 
-Compared is what was done to the room's status, thread by thread: the first write, refusal or removal
-that differs is the step at which the other build decided otherwise.
+Compared is what each thread did to the room, thread by thread: the order between two threads may differ
+although both decide the same.  Of the differences that are left the one that comes first in the
+original is where the other build decided otherwise.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final
 
 from tracekv.event import Event, Op
@@ -21,7 +22,10 @@ DECIDING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The first difference: ``step`` counts the deciding events from 1; ``None`` means nothing came."""
+    """The first difference: ``step`` counts the original's deciding events from 1.
+
+    ``original`` and ``again`` are what one thread did there, ``None`` where it did nothing more.
+    """
 
     step: int
     original: str | None
@@ -29,18 +33,29 @@ class Turn:
 
     def __str__(self) -> str:
         return (
-            f"at deciding step {self.step}: then {self.original or 'nothing more was done'}; "
-            f"now {self.again or 'nothing more was done'}"
+            f"at deciding step {self.step}: then {self.original or 'that thread did nothing more'}; "
+            f"now {self.again or 'that thread does nothing more'}"
         )
 
 
 def first_turn(original: Life, again: Life) -> Turn | None:
     """The first deciding event at which the two lives differ, ``None`` where none does."""
-    pairs = zip_longest(_deciding(original), _deciding(again))
-    for step, (then, now) in enumerate(pairs, start=1):
-        if then is None or now is None or _facts(then) != _facts(now):
+    to_come: dict[str, deque[Event]] = {}
+    for row in _deciding(again):
+        to_come.setdefault(_thread(row), deque()).append(row)
+    step = 0
+    for step, then in enumerate(_deciding(original), start=1):
+        ahead = to_come.get(_thread(then))
+        now = ahead.popleft() if ahead else None
+        if now is None or _facts(then) != _facts(now):
             return Turn(step, _told(then), _told(now))
-    return None
+    more = min((ahead[0] for ahead in to_come.values() if ahead), key=lambda row: row.seq, default=None)
+    return None if more is None else Turn(step + 1, None, _told(more))
+
+
+def _thread(row: Event) -> str:
+    """The kind of thread: which of the workers it was does not matter."""
+    return (row.thread or "").partition("-")[0]
 
 
 def _told(row: Event | None) -> str | None:
@@ -52,5 +67,4 @@ def _deciding(life: Life) -> list[Event]:
 
 
 def _facts(row: Event) -> tuple[object, ...]:
-    thread = (row.thread or "").partition("-")[0]
-    return (thread, row.op, row.requested, row.old, row.new, row.attr("had"))
+    return (row.op, row.requested, row.old, row.new, row.attr("had"))

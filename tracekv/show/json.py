@@ -16,6 +16,7 @@ from tracekv.verdict import Evidence, Verdict
 
 SCHEMA: Final = "tracekv.analysis/1"
 SAFE_INTEGER: Final = 2**53
+ALWAYS_TEXT: Final = frozenset({"room", "mono_ns", "wall_ns"})
 
 
 def analysis(verdict: Verdict) -> dict[str, Any]:
@@ -71,18 +72,19 @@ def step_json(step: Step) -> dict[str, Any]:
 def event_json(event: Event) -> dict[str, Any]:
     """One row: the columns that have a value."""
     found = {name: getattr(event, name) for name in COLUMNS}
-    row = {name: safe(value) for name, value in found.items() if value is not None}
-    if event.room is not None:
-        row["room"] = str(event.room)
-    return row
+    return {
+        name: text(value) if name in ALWAYS_TEXT else safe(value)
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def moment(event: Event) -> dict[str, Any]:
     """A row's place in its process's order and on both clocks."""
     return {
         "seq": safe(event.seq),
-        "mono_ns": safe(event.mono_ns),
-        "wall_ns": safe(event.wall_ns),
+        "mono_ns": text(event.mono_ns),
+        "wall_ns": text(event.wall_ns),
         "utc": utc(event.wall_ns),
     }
 
@@ -102,6 +104,11 @@ def safe(value: Any) -> Any:
     """An integer beyond 2**53 as a decimal string, everything else as it is."""
     too_big = isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER
     return str(value) if too_big else value
+
+
+def text(value: int | None) -> str | None:
+    """A room or a clock: always a decimal string, so that its type does not change with its size."""
+    return None if value is None else str(value)
 
 
 def note_json(note: Note) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def replay_json(answer: Replay) -> dict[str, Any]:
         "left_behind": answer.left_behind,
         "diverged": None if answer.diverged is None else asdict(answer.diverged),
         "divergences": answer.divergences,
+        "disputed": answer.disputed,
         "ended_otherwise": None if answer.turn is None else asdict(answer.turn),
         "bytes_checked": answer.bytes_checked,
         "bytes_wrong": answer.bytes_wrong,
@@ -47,6 +48,7 @@ def replay_text(answer: Replay) -> str:
         *(f"  ended {state}: {count}/{answer.times}" for state, count in answer.outcomes.items()),
         *_pinned(answer),
         *(f"  left behind: {what}, {count} times" for what, count in answer.left_behind.items()),
+        *_disputed(answer),
         *_turned(answer),
         *_diverged(answer),
         f"  bytes checked at decode: {answer.bytes_checked:,}, wrong: {answer.bytes_wrong:,}",
@@ -65,6 +67,11 @@ def _findings(answer: Replay) -> str:
 
 def _pinned(answer: Replay) -> list[str]:
     return [f"  pinned, as the analyzer finds it: {answer.pinned}/{answer.times}"] if answer.pinned else []
+
+
+def _disputed(answer: Replay) -> list[str]:
+    said = "the analyzer and the rig disagree about a pinned sender; counted for nothing"
+    return [f"  {answer.disputed}/{answer.times} {said}"] if answer.disputed else []
 
 
 def _turned(answer: Replay) -> list[str]:

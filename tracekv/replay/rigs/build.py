@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -19,9 +21,11 @@ from typing import Final
 from tracekv.errors import UnreadableError, UsageError
 from tracekv.replay.rigs.patches import PATCHES
 
-_VERSION = re.compile(r"\d+(\.\d+)+(\.?(post|rc|a|b|dev)\d+)?$")
+_VERSION = re.compile(r"\d+(\.\d+)+(\.?(post|rc|a|b|dev)\d+)?")
 MARK: Final = Path("sglang/srt/disaggregation")
-UNPACKED_LIMIT: Final = 512 * 1024 * 1024  # bytes; a released wheel has about 60 MiB of Python
+UNPACKED_LIMIT: Final = 256 * 1024 * 1024  # bytes; a released wheel has about 20 MiB of Python
+#: What reading a damaged or hostile archive raises (RuntimeError: it is encrypted or oddly compressed).
+DAMAGE: Final = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +43,24 @@ class Build:
     @property
     def is_path(self) -> bool:
         """Whether the base names a wheel or a tree and not a version."""
-        return _VERSION.match(self.base) is None
+        return _VERSION.fullmatch(self.base) is None
+
+    @property
+    def path(self) -> Path:
+        """The base as a path, with the user's home written out."""
+        return Path(self.base).expanduser()
 
 
 def parse_build(text: str) -> Build:
     """A build from its text.  Raises UsageError for an unknown patch or a base that is neither."""
-    base, *names = text.split("+")
-    while names and names[0] not in PATCHES and Path(f"{base}+{names[0]}").exists():
-        base = f"{base}+{names.pop(0)}"  # a path may hold a plus
+    base, names = _split(text)
     unknown = [name for name in names if name not in PATCHES]
     if unknown:
         raise UsageError(
             f"build {text!r}: there is no patch {unknown[0]!r}", hint="Patches: " + ", ".join(PATCHES)
         )
     build = Build(base, tuple(name for name in PATCHES if name in names))
-    if build.is_path and not Path(base).exists():
+    if build.is_path and not (base and _exists(base)):
         raise UsageError(
             f"build {text!r}: {base!r} is neither a version nor a path that exists",
             hint="Examples: 0.5.14+fork, ./sglang-0.5.16-py3-none-any.whl, ~/src/sglang/python",
@@ -61,11 +68,29 @@ def parse_build(text: str) -> Build:
     return build
 
 
+def _split(text: str) -> tuple[str, list[str]]:
+    """Base and names of patches; a path may hold a plus, so the longest one that exists is meant."""
+    first, *rest = text.split("+")
+    for taken in range(0 if _VERSION.fullmatch(first) else len(rest), 0, -1):
+        path = "+".join((first, *rest[:taken]))
+        if _exists(path):
+            return path, rest[taken:]
+    return first, rest
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a path; no for a text that cannot be one."""
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
 def cache_folder() -> Path:
     """Where fetched and unpacked SGLang sources are kept: ``TRACEKV_CACHE``, else the user's cache."""
     chosen = os.environ.get("TRACEKV_CACHE")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracekv"
 
 
@@ -76,7 +101,7 @@ def find_source(build: Build, *, fetch: bool = False) -> Path:
     is damaged or no SGLang.
     """
     if build.is_path:
-        return _from_path(Path(build.base).expanduser())
+        return _from_path(build.path)
     found = _installed(build.base) or _cached(build.base)
     if found:
         return found
@@ -119,8 +144,8 @@ def _fetched(version: str) -> Path:
     wheels = cache_folder() / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-        "--python-version", "3.11", "--dest", str(wheels), f"sglang=={version}",
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--only-binary=:all:", "--python-version", "3.11", "--dest", str(wheels), f"sglang=={version}",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted(wheels.glob(f"sglang-{version}-*.whl"))
@@ -137,7 +162,7 @@ def _unpacked(wheel: Path, target: Path) -> Path:
     try:
         with zipfile.ZipFile(wheel) as archive:
             _extract(archive, target)
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except DAMAGE as error:
         raise UnreadableError(f"{wheel} is no readable wheel: {error}", hint="Download it again.") from error
     if not (target / MARK).is_dir():
         raise UnreadableError(f"{wheel} is no wheel of SGLang: there is no {MARK} in it")
@@ -158,10 +183,13 @@ def _extract(archive: zipfile.ZipFile, target: Path) -> None:
     if sum(item.file_size for item in members) > UNPACKED_LIMIT:
         raise OSError(f"it would unpack to more than {UNPACKED_LIMIT >> 20} MiB")
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    for item in members:
-        archive.extract(item, partial)  # zipfile drops absolute paths and ".."
-    if partial.is_dir() and not target.exists():
-        partial.rename(target)
+    try:
+        for item in members:
+            archive.extract(item, partial)  # no link is ever made, and no more than the declared size read
+        if partial.is_dir() and not target.exists():
+            partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_source(name: str) -> bool:

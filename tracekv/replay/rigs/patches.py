@@ -157,10 +157,10 @@ def _read(source: Path, module: str) -> str:
 def _replace(text: str, change: Replacement, name: str, source: Path) -> str:
     found = text.count(change.old)
     if found != 1:
-        first = next(line.strip() for line in change.old.splitlines() if line.strip())
+        telling = max((line.strip() for line in change.old.splitlines()), key=len)
         raise UsageError(
             f"patch {name!r} does not match {module_path(source, change.module)}: "
-            f"the code that begins with {first!r} is there {found} times, not once",
+            f"the code around {telling!r} is there {found} times, not once",
             hint="The patches fit SGLang 0.5.14. Try this build without the patch, or with another one.",
         )
     return text.replace(change.old, change.new)

@@ -31,12 +31,15 @@ _LETTER: Final = {thread: letter for letter, thread in THREADS.items()}
 
 
 class Script:
-    """A thread of ours that plays one actor, one job at a time."""
+    """A thread of ours that plays one actor, one job at a time.
 
-    def __init__(self, name: str, begin: Callable[[], None], end: Callable[[], None]) -> None:
+    ``begin`` is called once in the thread; ``end`` after each job, with what it raised.
+    """
+
+    def __init__(self, name: str, begin: Callable[[], None], end: Callable[[Exception | None], None]) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._begin, self._end = begin, end
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.busy = threading.Event()
         threading.Thread(target=self._loop, name=name, daemon=True).start()
 
@@ -54,8 +57,8 @@ class Script:
                 job()
             except Exception as error:
                 self.error = error
+            self._end(self.error)
             self.busy.clear()
-            self._end()
 
 
 class SglangRig:
@@ -76,7 +79,7 @@ class SglangRig:
         self.engine.start()
         self._broken: str | None = None
         self._scripts = {
-            letter: Script(THREADS[letter], self._named(letter), self.gate.finished) for letter in "SD"
+            letter: Script(THREADS[letter], self._named(letter), self._played) for letter in "SD"
         }
         self._random = random.SystemRandom()
         self._cancelled = False
@@ -97,7 +100,7 @@ class SglangRig:
         self._stamp(pages)
         self._rows.clear()
         self.recorder.paused = False
-        self.gate.control(self._room, ACTORS, self._start_scripts, LIMIT_S)
+        self.gate.control(self._room, ACTORS, self._start, LIMIT_S)
         return self._room
 
     def parked(self) -> Mapping[str, Pending]:
@@ -206,13 +209,21 @@ class SglangRig:
 
     # ---- helpers of the interface
 
-    def _start_scripts(self) -> None:
-        self._scripts["S"].start(self._schedule)
-        self._scripts["D"].start(self._decode)
+    def _start(self, letter: str) -> None:
+        """Begin a script; the engine's own threads run already."""
+        if letter in self._scripts:
+            self._scripts[letter].start(self._schedule if letter == "S" else self._decode)
+
+    def _played(self, error: Exception | None) -> None:
+        """A script's job is over; what the engine's code raised into it ended its actor."""
+        if error is None:
+            self.gate.finished()
+        else:
+            self.gate.died(f"{type(error).__name__}: {error}")
 
     def _finish_decode(self) -> None:
         """A decode engine that was not aborted takes its notifications, as it would in its loop."""
-        if self._scenario.abort or self._state_polled() is not State.SUCCESS or self._receiver is None:
+        if self._scenario.abort or self._polled is not State.SUCCESS or self._receiver is None:
             return
         self._play("D", self._await_decode, DECODE_LIMIT_S + 1)
 
@@ -222,9 +233,6 @@ class SglangRig:
         deadline = time.monotonic() + limit_s
         while script.busy.is_set() and time.monotonic() < deadline:
             time.sleep(0.0002)
-
-    def _state_polled(self) -> State | None:
-        return self._polled
 
     def _quiescent(self) -> bool:
         return not any(pending.enabled for pending in self.gate.parked().values())
@@ -289,11 +297,9 @@ class SglangRig:
         told_before = threading.excepthook
 
         def excepthook(args: Any) -> None:
+            told_before(args)  # the recorder's, which leaves the row; then the stack, into the child's log
             self.gate.died(f"{args.exc_type.__name__}: {args.exc_value}")
-            if self._actor_here() is None:
-                told_before(args)
 
-        self._told_before = told_before
         threading.excepthook = excepthook
 
     def _warm_up(self) -> None:
@@ -305,7 +311,17 @@ class SglangRig:
         self._play("D", self._decode, DECODE_LIMIT_S)
         self._play("S", self._schedule, DECODE_LIMIT_S)
         if self._polled is not State.SUCCESS:
-            raise RuntimeError(f"the warm-up room ended {self._polled}: the rig is not usable")
+            raise UsageError(
+                f"SGLang {self.build} does not run on this rig: a first room without any abort ended "
+                f"{'without an answer' if self._polled is None else 'in ' + self._polled.label}",
+                hint="\n  ".join(self._excuses()) or None,
+            )
         self._play("D", self._await_decode, DECODE_LIMIT_S)
         self._drain()
         self.recorder.paused = False
+
+    def _excuses(self) -> list[str]:
+        """What was raised where the warm-up room did not succeed."""
+        raised = {letter: script.error for letter, script in self._scripts.items() if script.error}
+        told = [f"{THREADS[letter]}: {type(error).__name__}: {error}" for letter, error in raised.items()]
+        return told + [f"{THREADS[letter]} died: {why}" for letter, why in self.gate.deaths().items()]
