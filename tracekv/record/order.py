@@ -8,7 +8,8 @@ CPython switches threads only between bytecodes.  ``next(zip(a, b, c))`` is one 
 ``a``, ``b`` and ``c`` in turn, in C; so an effect and its number that are taken by the iterators of
 one ``zip`` cannot be torn apart by another thread, and nothing can wait for anything.  What can still
 run Python in between (a key with a hash of its own; before 3.12 a garbage collection) is noticed by a
-second number, taken before: then the value seen may be stale, the number is right all the same.  See ``docs/adr/0001-order-without-a-lock.md``.
+second number, taken before: then the value seen may be stale, the number is right all the same.  See
+``docs/adr/0001-order-without-a-lock.md``.
 """
 
 from __future__ import annotations
