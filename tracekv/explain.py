@@ -117,8 +117,9 @@ def _compared(row: Event, decided: Sequence[Event]) -> Event | None:
 def order_in_process(before: Event, row: Event) -> str:
     """The sentence that proves the order of two rows of one process."""
     first, second = f"{who(before)}'s {what(before)} (seq {before.seq})", f"{who(row)}'s {what(row)}"
-    if row.seq_before is not None and row.seq_before < before.seq and row.old is not None:
-        return f"{first} precedes {second} (seq {row.seq}): the write found {state_label(row.old)} there"
+    if row.seq_before is not None and row.seq_before < before.seq:
+        span = f"began after seq {row.seq_before} and took effect at seq {row.seq}"
+        return f"{first} came into {second}, which {span}"
     return f"{first} precedes {second} (seq {row.seq}) in one process"
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from tracekv.event import Event, Op
 from tracekv.rooms.life import Life, Room, is_background
+from tracekv.rooms.settle import settled
 
 _FRAMES: Final = frozenset({Op.META_RECEIVED, Op.ABORT_RECEIVED, Op.ACK_RECEIVED})
 
@@ -60,7 +61,7 @@ def lives_of(events: Iterable[Event], managers: Mapping[tuple[str, int], HasRole
     for (process, manager, room), rows in keyed.items():
         known = managers.get((process, manager))
         role = (known.role if known else None) or role_from(rows)
-        lives.extend(_Walk(process, manager, role, room).walk(rows))
+        lives.extend(_Walk(process, manager, role, room).walk(settled(rows)))
     return lives
 
 
