@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.memory import ABORTED, HEALED, HEALTHY, PIN
@@ -21,6 +21,8 @@ def test_a_line_is_told_as_it_was_read(line: str) -> None:
     assert tell(story(line)) == line
 
 
+@example(["S:drop", "S:clear"])
+@example(["S:init", "S:drop", "S:drop", "S:clear"])
 @given(st.lists(st.sampled_from(WORDS), max_size=25))
 def test_reading_what_was_told_gives_the_same_rows(words: list[str]) -> None:
     rows = story(" ".join(words))

@@ -80,7 +80,10 @@ def _composite(
 
 
 def _is_plain(group: Sequence[Event], states: dict[tuple[int | None, int | None], int]) -> bool:
-    """Whether a group's status write is the one that its word stands for."""
+    """Whether a group's status rows are those that its word stands for."""
+    if group[-1].op == Op.ROOM_CLEARED:  # clear drops the status where there is one, and only there
+        there = states.get((group[0].manager, group[0].room), State.ABSENT) != State.ABSENT
+        return there == (group[0].op == Op.STATUS_DROPPED)
     for event in group:
         if event.op == Op.STATUS_WRITTEN:
             held = states.get((event.manager, event.room), State.ABSENT)
