@@ -70,6 +70,7 @@ test-core: $(VENV)/core-dev
 
 lint: $(VENV)/rig
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 samples: $(VENV)/rig

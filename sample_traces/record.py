@@ -143,9 +143,7 @@ def record_free(sample: Sample, folder: Path, seed: int) -> dict[str, Any]:
     from tracekv.replay.rigs.freerun import Plan, run_freely
 
     build = parse_build(sample.build)
-    engine = Engine(
-        build, find_source(build, fetch=True), queues=4, pages=64, page_bytes=65536, layers=4
-    )
+    engine = Engine(build, find_source(build, fetch=True), queues=4, pages=64, page_bytes=65536, layers=4)
     recorder = recorder_of(engine, folder, detail="gates", gate=None)
     engine.start()
     recorder.name_thread("scheduler")

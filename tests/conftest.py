@@ -1,15 +1,16 @@
 """What some tests need beyond the core, and the rule that nothing is skipped silently.
 
 A test that needs NIXL or SGLang's packages is marked, and is skipped with the reason where they are
-not here.  With ``TRACEKV_NO_SKIP=1`` a missing need is a failure.
+not here.  With ``TRACEKV_NO_SKIP=1`` every skip is a failure.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,10 +47,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if mark not in _missing:
             _missing[mark] = missing()
         reason = _missing[mark]
-        if reason is not None and os.environ.get("TRACEKV_NO_SKIP"):
-            pytest.fail(reason)
-        elif reason is not None:
+        if reason is not None:
             pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("TRACEKV_NO_SKIP"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and TRACEKV_NO_SKIP is set: {report.longrepr}"
+    return report
 
 
 @pytest.fixture(scope="session")

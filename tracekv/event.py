@@ -123,9 +123,9 @@ OPS: Final[frozenset[str]] = frozenset(
 class Event:
     """One row of a trace.  The columns and their meaning are those of ``docs/reference/trace.md``.
 
-    ``seq`` is the position in the process's own order, taken at the effect.  Where the effect and
-    its number could not be taken in one step, ``seq_before`` is a number taken before it: the row
-    then lies somewhere between the two, and rows in between are concurrent with it.
+    ``seq`` is the position in the process's own order, taken at the effect.  Where others took
+    numbers during the operation, ``seq_before`` is one that was taken before it: ``old`` may be stale
+    then, and the row before tells what was really there.
     """
 
     seq: int

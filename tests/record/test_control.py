@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.recorded import Recorded
 from tracekv.event import ROOM_MAX, Event, Op
 from tracekv.record.wrap.control import FOREIGN, GUARD, Frame, read_frame, take_receiving, take_sending
-
-zmq = pytest.importorskip("zmq")
 
 ROOM = 2**63 + 5
 DIGITS = str(ROOM).encode()

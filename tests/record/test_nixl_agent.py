@@ -11,19 +11,11 @@ import numpy as np
 import pytest
 
 from tests.recorded import Recorded
-from tracekv.errors import UsageError
 from tracekv.event import Op
 from tracekv.record.wrap.nixl import take_agent
-from tracekv.replay.rigs.transport import load_nixl
+from tracekv.replay.rigs.agents import PAGE_BYTES, Agents
 
 pytestmark = pytest.mark.nixl
-
-try:
-    from tracekv.replay.rigs.agents import PAGE_BYTES, Agents
-
-    load_nixl()
-except UsageError:
-    pytest.skip("no NIXL wheel here", allow_module_level=True)
 
 
 class Pair:
@@ -151,3 +143,15 @@ def test_two_workers_keep_their_rooms_apart(pair: Pair) -> None:
     assert [(row[0], row[1], row[4]) for row in pair.told()] == [
         (Op.XFER_POSTED, 1, 1), (Op.XFER_POSTED, 2, 2), (Op.XFER_DONE, 1, 1), (Op.XFER_DONE, 2, 2)
     ]  # fmt: skip
+
+
+def test_a_notification_is_told_by_both_ends() -> None:
+    pair = Pair()
+    take_agent(pair.decode, pair.recorder, 4)
+    pair.agent.send_notif(pair.agents.decode_name, b"77_kv_0_1_0")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and not any(row.op == Op.NOTIF_RECEIVED for row in pair.recorder.rows):
+        pair.decode.get_new_notifs()
+        pair.agent.get_new_notifs()  # neither side has a progress thread
+    told = [(row.op, row.manager, row.room, row.attr("notif")) for row in pair.recorder.rows]
+    assert told == [(Op.NOTIF_SENT, 3, 77, "kv_0_1_0"), (Op.NOTIF_RECEIVED, 4, 77, "kv_0_1_0")]

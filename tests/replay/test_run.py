@@ -20,7 +20,8 @@ from tracekv.cli import main
 from tracekv.errors import CannotTellError, UsageError
 from tracekv.event import Op
 from tracekv.examine import examine
-from tracekv.replay.run import only_violating, prefill_life, prefill_managers, replay, rows_of
+from tracekv.replay.choose import only_violating, prefill_life, prefill_managers, rows_of
+from tracekv.replay.run import replay
 from tracekv.replay.schedule import strict_schedule
 from tracekv.show.replay import replay_text
 from tracekv.story import recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from tracekv.replay.run import Replay
+from tracekv.replay.answer import Replay
 
 SCHEMA: Final = "tracekv.replay/1"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tracekv.event import Op
+from tracekv.record.order import Stamp
 from tracekv.record.recorder import Recorder, as_room, to_json
 
 SETTLE_DEADLINE_S: Final = 8.0  # a gated settle gives up then and reports what it saw
@@ -34,6 +35,8 @@ def take_agent(agent: Any, recorder: Recorder, manager: int) -> Any:
         _take_check(agent, recorder, manager, flights)
     if hasattr(agent, "get_new_notifs"):
         _take_notifs(agent, recorder, manager)
+    if hasattr(agent, "send_notif"):
+        _take_send_notif(agent, recorder, manager)
     return agent
 
 
@@ -116,12 +119,42 @@ def _take_notifs(agent: Any, recorder: Recorder, manager: int) -> None:
     agent.get_new_notifs = recorded_notifs
 
 
+def _take_send_notif(agent: Any, recorder: Recorder, manager: int) -> None:
+    send_notif = agent.send_notif
+
+    def recorded_send_notif(*args: Any, **kwargs: Any) -> Any:
+        stamp = recorder.order.now()  # before the send: the peer may be quicker than we are
+        result = send_notif(*args, **kwargs)
+        recorder.tell(_sent, recorder, manager, stamp, *args)
+        return result
+
+    agent.send_notif = recorded_send_notif
+
+
+def _sent(recorder: Recorder, manager: int, stamp: Stamp, peer: Any, message: Any, *_: Any) -> None:
+    room, kind = _about(message)
+    recorder.emit(
+        Op.NOTIF_SENT,
+        stamp=stamp,
+        manager=manager,
+        room=room,
+        peer=str(peer),
+        attrs=to_json({"notif": kind}),
+    )
+
+
+def _about(message: Any) -> tuple[int | None, str | None]:
+    """Room and kind of a notification, which begins ``<room>_<kind>`` in every release."""
+    match = _ROOM.match(message)
+    if match is None:
+        return None, None
+    return as_room(int(match.group(1))), match.group(2).decode("ascii", "replace")[:64]
+
+
 def _notified(recorder: Recorder, manager: int, found: Any) -> None:
     for peer, messages in found.items():
         for message in messages:
-            match = _ROOM.match(message)
-            room = as_room(int(match.group(1))) if match else None
-            kind = match.group(2).decode("ascii", "replace")[:64] if match else None
+            room, kind = _about(message)
             recorder.emit(
                 Op.NOTIF_RECEIVED, manager=manager, room=room, peer=str(peer), attrs=to_json({"notif": kind})
             )
