@@ -14,6 +14,11 @@ import pytest
 PIN = Path(__file__).parents[2] / "sample_traces/bad/resurrection_pin"
 
 
+def hear_ctrl_c() -> None:
+    """A test run in the background ignores SIGINT, and hands that on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def children_of(pid: int) -> list[str]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return path.read_text().split() if path.exists() else []
@@ -23,7 +28,13 @@ def children_of(pid: int) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the rig's process")
 def test_ctrl_c_during_a_replay() -> None:
     command = [sys.executable, "-m", "tracekv", "replay", str(PIN), "--times", "100000"]
-    verb = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    verb = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=hear_ctrl_c,
+    )
     deadline = time.monotonic() + 30
     while not (rigs := children_of(verb.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
