@@ -1,8 +1,9 @@
 """Three answers, and the only place that may say clean.
 
-``Clean`` needs evidence: rooms that settled, the seams that every kind needs, no rows lost, nothing
-damaged, no room left open.  Whatever is missing makes it ``CannotTell``, with the reason; a
-violation stays a violation on partial input.
+``Clean`` needs evidence: rooms that settled and show each step that their others presuppose, rows that
+agree with each other, the seams that every kind needs, no rows lost, nothing damaged, nothing left
+undone.  Whatever is missing makes it ``CannotTell``, with the reason; a violation stays a
+violation on partial input.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
 from tracekv.detect import DETECTORS, Context
+from tracekv.detect.context import backwards_clock
+from tracekv.detect.observed import unfinished
+from tracekv.detect.policies import fits_of
 from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION
 from tracekv.examine import Examined, examine
 from tracekv.finding import Finding, Note, Step
-from tracekv.rooms import Life
+from tracekv.rooms import Life, missing
 
 __all__ = [
     "CannotTell",
@@ -167,7 +171,9 @@ def _reasons(seen: Examined, evidence: Evidence) -> tuple[str, ...]:
     if not seen.lives:
         found.append("the trace holds no rooms")
     going = [life for life in seen.lives if (life.process, life.manager, life.room) not in stuck]
-    found += [*_open_reasons(going, seen.context), *_loss_reasons(seen.context), *_damage_reasons(evidence)]
+    found += [*_open_reasons(going, seen.context), *_unfinished_reasons(seen.lives, seen.context)]
+    found += [*_doubt_reasons(seen.lives, seen.context), *_missing_reasons(going)]
+    found += [*_loss_reasons(seen.context), *_damage_reasons(evidence), *_label_reasons(seen)]
     for life in _one_a_manager(seen.lives):
         found.extend(_seam_reasons(life, seen.context))
     if seen.lives and evidence.settled == 0 and not stuck:
@@ -187,6 +193,44 @@ def _open_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
         f"{len(still)} {noun} still open where the trace ends; the oldest is room {oldest.room} "
         f"({oldest.role}, incarnation {oldest.n}) in {oldest.state.label}{since}"
     )
+
+
+def _unfinished_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
+    """What a thread still had in hand for a room that is over: its next row may be the bad one."""
+    told = ((life, unfinished(life, context)) for life in lives if life.settled and life.entered)
+    yield from _grouped(
+        (f"{what} of room {life.room} where the trace ends", what) for life, what in told if what
+    )
+
+
+def _doubt_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
+    yield from _grouped((doubt, life.role) for life in lives for doubt in life.doubts)
+    processes = {life.process for life in lives}
+    for process, row in context.backwards.items():
+        if process in processes:
+            yield backwards_clock(row)
+
+
+def _missing_reasons(lives: Iterable[Life]) -> Iterator[str]:
+    told = ((life, lack) for life in lives for lack in missing(life))
+    yield from _grouped((f"rows of room {life.room} are missing: {lack}", lack) for life, lack in told)
+
+
+def _grouped(told: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The first sentence of each kind, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for sentence, kind in told:
+        kinds.setdefault(kind, []).append(sentence)
+    for first, *more in kinds.values():
+        yield f"{first} ({len(more)} more like it)" if more else first
+
+
+def _label_reasons(seen: Examined) -> Iterator[str]:
+    """Where the code that ran is not the code that the process names, nothing about the build is known."""
+    for life in _one_a_manager(life for life in seen.lives if life.role == "prefill"):
+        fits = fits_of(life, seen.context)
+        if fits.contradicted:
+            yield f"process {life.process}: {fits.why}"
 
 
 def _age_s(life: Life, context: Context) -> float | None:
