@@ -8,18 +8,17 @@ violation on partial input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
 from tracekv.detect import DETECTORS, Context
-from tracekv.detect.context import backwards_clock
 from tracekv.detect.observed import unfinished
 from tracekv.detect.policies import fits_of
 from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION
 from tracekv.examine import Examined, examine
 from tracekv.finding import Finding, Note, Step
-from tracekv.rooms import Life, missing
+from tracekv.rooms import Life, Room, missing, partners, unsent
 
 __all__ = [
     "CannotTell",
@@ -172,7 +171,7 @@ def _reasons(seen: Examined, evidence: Evidence) -> tuple[str, ...]:
         found.append("the trace holds no rooms")
     going = [life for life in seen.lives if (life.process, life.manager, life.room) not in stuck]
     found += [*_open_reasons(going, seen.context), *_unfinished_reasons(seen.lives, seen.context)]
-    found += [*_doubt_reasons(seen.lives, seen.context), *_missing_reasons(going)]
+    found += [*_doubt_reasons(seen.lives, seen.context), *_missing_reasons(going, seen.rooms)]
     found += [*_loss_reasons(seen.context), *_damage_reasons(evidence), *_label_reasons(seen)]
     for life in _one_a_manager(seen.lives):
         found.extend(_seam_reasons(life, seen.context))
@@ -205,14 +204,17 @@ def _unfinished_reasons(lives: Iterable[Life], context: Context) -> Iterator[str
 
 def _doubt_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
     yield from _grouped((doubt, life.role) for life in lives for doubt in life.doubts)
-    processes = {life.process for life in lives}
-    for process, row in context.backwards.items():
-        if process in processes:
-            yield backwards_clock(row)
+    for process in dict.fromkeys(life.process for life in lives):
+        if process in context.misordered:
+            yield context.misordered[process]
 
 
-def _missing_reasons(lives: Iterable[Life]) -> Iterator[str]:
-    told = ((life, lack) for life in lives for lack in missing(life))
+def _missing_reasons(lives: Iterable[Life], rooms: Mapping[int, Room]) -> Iterator[str]:
+    told = (
+        (life, lack)
+        for life in lives
+        for lack in (*missing(life), *unsent(life, partners(life, rooms[life.room]).lives))
+    )
     yield from _grouped((f"rows of room {life.room} are missing: {lack}", lack) for life, lack in told)
 
 
@@ -253,6 +255,11 @@ def _damage_reasons(evidence: Evidence) -> Iterator[str]:
 
 def _seam_reasons(life: Life, context: Context) -> Iterator[str]:
     where = f"{life.role} manager {life.manager} of process {life.process}"
+    if (
+        context.manager_of(life) is None
+        or getattr(context.processes.get(life.process), "build", None) is None
+    ):
+        yield f"nothing says which engine ran, and as what: the {where}"
     if not context.seams_of(life):
         yield f"nothing says which seams were installed for the {where}"
         return

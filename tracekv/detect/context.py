@@ -40,7 +40,7 @@ class Context:
     losses: tuple[Any, ...]
     stuck_after_ns: int
     ended: frozenset[str] = frozenset()
-    backwards: Mapping[str, Event] = field(default_factory=dict)  # where a thread's clock ran backwards
+    misordered: Mapping[str, str] = field(default_factory=dict)  # process: why its order is not proved
     fits: dict[tuple[str, int], Any] = field(default_factory=dict)  # memory of policies.fitting
 
     def rows_lost_during(self, life: Life) -> bool:
@@ -51,8 +51,8 @@ class Context:
 
     def doubts(self, life: Life) -> tuple[str, ...]:
         """Why the order or the owner of the life's rows is not sure: with one of these there is no proof."""
-        back = self.backwards.get(life.process)
-        return life.doubts if back is None else (*life.doubts, backwards_clock(back))
+        why = self.misordered.get(life.process)
+        return life.doubts if why is None else (*life.doubts, why)
 
     def manager_of(self, life: Life) -> Any | None:
         return self.managers.get((life.process, life.manager))
@@ -114,14 +114,6 @@ class Context:
         return alive[-1] - alive[at] + (first if first <= self.stuck_after_ns else 0)
 
 
-def backwards_clock(row: Event) -> str:
-    """The sentence about a thread's clock that runs against the order of its rows."""
-    return (
-        f"the clock of process {row.process}, thread {row.thread}, runs backwards at seq {row.seq}: "
-        "the order of its rows is not proved"
-    )
-
-
 @dataclass
 class Survey:
     """The one pass over the rows from which a context is made."""
@@ -130,7 +122,8 @@ class Survey:
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     coverage: dict[tuple[str, int | None], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     ended: set[str] = field(default_factory=set)
-    backwards: dict[str, Event] = field(default_factory=dict)
+    misordered: dict[str, str] = field(default_factory=dict)
+    seqs: dict[str, int] = field(default_factory=dict)
     clocks: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     rows: int = 0
     first_wall_ns: int | None = None
@@ -139,6 +132,9 @@ class Survey:
     def take(self, event: Event) -> Event:
         """Note one row and hand it on."""
         self.rows += 1
+        if self.seqs.get(event.process) == event.seq:
+            self._misordered(event, "two rows have the same number")
+        self.seqs[event.process] = event.seq
         if event.mono_ns is not None:
             self.times[event.process].append(event.mono_ns)
             self._take_clock(event, event.mono_ns)
@@ -160,8 +156,12 @@ class Survey:
             return
         key = (event.process, event.thread, event.tid)
         if now < self.clocks.get(key, now):
-            self.backwards.setdefault(event.process, event)
+            self._misordered(event, f"the clock of thread {event.thread} runs backwards")
         self.clocks[key] = now
+
+    def _misordered(self, event: Event, why: str) -> None:
+        said = f"the order of the rows of process {event.process} is not proved: {why} at seq {event.seq}"
+        self.misordered.setdefault(event.process, said)
 
     def _take_thread(self, event: Event, thread: str) -> None:
         key = (event.process, thread)
@@ -185,7 +185,7 @@ class Survey:
             losses=tuple(trace.losses),
             stuck_after_ns=threshold,
             ended=frozenset(self.ended),
-            backwards=self.backwards,
+            misordered=self.misordered,
         )
 
 

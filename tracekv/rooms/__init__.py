@@ -3,6 +3,6 @@
 from tracekv.rooms.incarnations import lives_of, rooms_of
 from tracekv.rooms.join import Partners, partners, ranks_of
 from tracekv.rooms.life import Life, Room
-from tracekv.rooms.missing import missing
+from tracekv.rooms.missing import missing, unsent
 
-__all__ = ["Life", "Partners", "Room", "lives_of", "missing", "partners", "ranks_of", "rooms_of"]
+__all__ = ["Life", "Partners", "Room", "lives_of", "missing", "partners", "ranks_of", "rooms_of", "unsent"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from tracekv.event import Event, Op, State, state_label
 
@@ -32,6 +33,25 @@ def contradiction(rows: Iterable[Event], role: str) -> str | None:
                 f"the rows of room {row.room} contradict each other at seq {row.seq}: {said}; "
                 "rows are missing or misordered"
             )
+    return None
+
+
+#: Columns without which a row cannot be placed in its history.
+_MUST_SAY: Final = {
+    Op.STATUS_WRITTEN: "new",
+    Op.POLL_CHANGED: "new",
+    Op.CHUNK_ENQUEUED: "chunk",
+    Op.CHUNK_DEQUEUED: "chunk",
+}
+
+
+def unsaid(rows: Iterable[Event]) -> str | None:
+    """The first row that does not say who did it, or what was done, as a sentence."""
+    for row in rows:
+        column = _MUST_SAY.get(row.op)
+        lacks = "thread" if row.thread is None else column
+        if lacks is not None and getattr(row, lacks) is None:
+            return f"the rows of room {row.room} have gaps: {row.op} at seq {row.seq} has no {lacks}"
     return None
 
 

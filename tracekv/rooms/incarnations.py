@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from tracekv.event import Event, Op
-from tracekv.rooms.consistent import contradiction
+from tracekv.rooms.consistent import contradiction, unsaid
 from tracekv.rooms.life import Life, Room, is_background
 from tracekv.rooms.settle import settled
 
@@ -80,7 +80,8 @@ def lives_of(events: Iterable[Event], managers: Mapping[tuple[str, int], HasRole
 def _doubts(rows: Sequence[Event], role: str, nameless: int | None) -> tuple[str, ...]:
     """Why these rows of one room in one manager are no sure history."""
     owner = f"rows of room {nameless} do not say which manager they belong to"
-    return tuple(filter(None, (owner if nameless is not None else None, contradiction(rows, role))))
+    told = (owner if nameless is not None else None, unsaid(rows), contradiction(rows, role))
+    return tuple(filter(None, told))
 
 
 def role_from(rows: Iterable[Event]) -> str:

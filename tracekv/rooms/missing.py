@@ -75,7 +75,9 @@ _PREFILL: Final = (
 #: What a life that came to its end must show besides.
 _ENDED: Final = (
     _Needs(Op.ROOM_OPENED, (Op.STATUS_WRITTEN,), earlier=False),
-    _Needs(Op.ROOM_CLEARED, (Op.POLL_CHANGED, Op.CONCLUDE_SET)),
+    _Needs(Op.ROOM_CLEARED, (Op.POLL_CHANGED,)),
+    _Needs(Op.ROOM_CLEARED, (Op.STATUS_DROPPED,)),
+    _Needs(Op.STATUS_DROPPED, (Op.ROOM_CLEARED,), earlier=False),
     _Needs(Op.META_RECEIVED, (Op.PEER_ADDED,), earlier=False),
     _Needs(Op.CHUNK_DEQUEUED, (Op.XFER_POSTED, Op.CHUNK_SKIPPED), "chunk", earlier=False),
 )
@@ -108,3 +110,16 @@ def _end(life: Life, rows: _Rows) -> Iterator[str]:
         whole = _Needs(Op.CHUNK_ENQUEUED, (Op.CHUNK_DEQUEUED,), "chunk", earlier=False)
         if not whole.met(rows):
             yield f"Success and {whole}"
+
+
+_SENT: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT}
+
+
+def unsent(life: Life, others: Sequence[Life]) -> tuple[str, ...]:
+    """What ``life`` received although ``others``, the lives of the other role, do not show that it was sent."""
+    pairs = _SENT.items() if others else ()
+    return tuple(
+        f"{received} without {sent}"
+        for received, sent in pairs
+        if life.has(received) and not any(other.has(sent) for other in others)
+    )
