@@ -255,10 +255,8 @@ def _damage_reasons(evidence: Evidence) -> Iterator[str]:
 
 def _seam_reasons(life: Life, context: Context) -> Iterator[str]:
     where = f"{life.role} manager {life.manager} of process {life.process}"
-    if (
-        context.manager_of(life) is None
-        or getattr(context.processes.get(life.process), "build", None) is None
-    ):
+    engine = getattr(context.processes.get(life.process), "engine", None)
+    if context.manager_of(life) is None or engine is None:
         yield f"nothing says which engine ran, and as what: the {where}"
     if not context.seams_of(life):
         yield f"nothing says which seams were installed for the {where}"

@@ -116,7 +116,7 @@ _SENT: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT
 
 
 def unsent(life: Life, others: Sequence[Life]) -> tuple[str, ...]:
-    """What ``life`` received although ``others``, the lives of the other role, do not show that it was sent."""
+    """What ``life`` received and none of ``others``, the lives of the other role, shows to have sent."""
     pairs = _SENT.items() if others else ()
     return tuple(
         f"{received} without {sent}"
