@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Union
 
 from tracekv.detect import DETECTORS, Context
@@ -18,7 +21,7 @@ from tracekv.detect.policies import fits_of
 from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION
 from tracekv.examine import Examined, examine
 from tracekv.finding import Finding, Note, Step
-from tracekv.rooms import Life, Room, missing, partners, unsent
+from tracekv.rooms import Life, Room, missing, opposite, unsent
 
 __all__ = [
     "CannotTell",
@@ -93,24 +96,35 @@ class CannotTell:
 Verdict = Union[Violation, Clean, CannotTell]  # noqa: UP007 (a runtime alias on Python 3.10)
 
 
-def analyze(trace: Any, *, stuck_after_s: float | None = None, room: int | None = None) -> Verdict:
+def analyze(trace: Any, *, stuck_after_s: float | None = None, room: int | str | None = None) -> Verdict:
     """Judge a trace, or one room of it.
 
     Parameters
     ----------
     trace
-        what ``tracekv.trace.store.open_trace`` gives: rows, processes, managers, losses, damage.
+        a path, what ``tracekv.open`` gives, or what ``tracekv.trace.store.open_trace`` gives: rows,
+        processes, managers, losses, damage.
     stuck_after_s
         seconds without progress after which a room is suspected; derived from the trace if not given.
     room
-        judge this room only; the rest of the trace still serves as evidence about its threads.
+        judge this room only (a number, or decimal or ``0x`` hex text); the rest of the trace still serves
+        as evidence about its threads.
 
     Raises
     ------
     UsageError
-        when ``room`` is not in the trace.
+        when ``room`` is not in the trace, or ``stuck_after_s`` is no time to wait.
     """
-    return judge(examine(trace, stuck_after_s=stuck_after_s, room=room))
+    return judge(examine(_trace_of(trace), stuck_after_s=stuck_after_s, room=room))
+
+
+def _trace_of(given: Any) -> Any:
+    """The trace itself: a recording holds one, a path leads to one."""
+    if isinstance(given, (str, PathLike)):
+        from tracekv.trace.store import open_trace
+
+        return open_trace(Path(given))
+    return getattr(given, "trace", given)
 
 
 def judge(seen: Examined) -> Verdict:
@@ -213,7 +227,7 @@ def _missing_reasons(lives: Iterable[Life], rooms: Mapping[int, Room]) -> Iterat
     told = (
         (life, lack)
         for life in lives
-        for lack in (*missing(life), *unsent(life, partners(life, rooms[life.room]).lives))
+        for lack in (*missing(life), *unsent(life, partial(opposite, life, rooms[life.room])))
     )
     yield from _grouped((f"rows of room {life.room} are missing: {lack}", lack) for life, lack in told)
 

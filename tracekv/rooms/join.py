@@ -14,6 +14,9 @@ from tracekv.rooms.life import Life, Room
 #: How far two hosts' wall clocks may be apart where no message pair says better.
 CLOCK_SLACK_NS = 50_000_000
 
+#: How many of several lives that fit are named.
+NAMED = 8
+
 
 @dataclass(frozen=True)
 class Partners:
@@ -26,13 +29,19 @@ class Partners:
         """What has to be said about the join; nothing when it is plain."""
         if len({life.n for life in self.lives}) <= 1:
             return None
-        names = ", ".join(f"incarnation {life.n} of process {life.process}" for life in self.lives)
-        return f"more than one life of the other role fits in time: {names}"
+        names = [f"incarnation {life.n} of process {life.process}" for life in self.lives[:NAMED]]
+        more = ["others"] if len(self.lives) > NAMED else []
+        return f"more than one life of the other role fits in time: {', '.join([*names, *more])}"
 
 
 def partners(life: Life, room: Room) -> Partners:
     """The lives of the other role that overlap with ``life`` in time."""
-    return Partners(tuple(other for other in beside(life, room) if other.role != life.role))
+    return Partners(tuple(opposite(life, room)))
+
+
+def opposite(life: Life, room: Room) -> Iterator[Life]:
+    """The same, one after the other: there can be thousands where an id is used again and again."""
+    return (other for other in beside(life, room) if other.role != life.role)
 
 
 def ranks_of(life: Life, room: Room) -> tuple[Life, ...]:
@@ -49,7 +58,7 @@ def ranks_of(life: Life, room: Room) -> tuple[Life, ...]:
 
 
 def beside(life: Life, room: Room) -> Iterator[Life]:
-    """The lives of the room that share time with ``life``, itself included, in the order of the room."""
+    """The lives of the room that share time with ``life``, itself included, by their beginnings."""
     span = life.span
     if span is None:
         yield from room.lives

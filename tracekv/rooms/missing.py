@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from tracekv.event import Event, Op, State
-from tracekv.rooms.life import Life
+from tracekv.rooms.life import Life, is_background
 
 _Rows = Mapping[str, Sequence[Event]]
 
@@ -91,7 +91,18 @@ def missing(life: Life) -> tuple[str, ...]:
     for row in life.events:
         rows.setdefault(row.op, []).append(row)
     rules = _BOTH + (_PREFILL if life.role == "prefill" else ()) + (_ENDED if life.settled else ())
-    return (*(str(rule) for rule in rules if not rule.met(rows)), *_end(life, rows))
+    return (*(str(rule) for rule in rules if not rule.met(rows)), *_failures(rows), *_end(life, rows))
+
+
+def _failures(rows: _Rows) -> Iterator[str]:
+    """A worker and the bootstrap thread ask for Failed once they have recorded why."""
+    asked: dict[str | None, int] = {}
+    for row in (*rows.get(Op.STATUS_WRITTEN, ()), *rows.get(Op.STATUS_REFUSED, ())):
+        if State.FAILED in (row.requested, row.new):
+            asked[row.thread] = max(row.seq, asked.get(row.thread, row.seq))
+    recorded = (row for row in rows.get(Op.FAILURE_RECORDED, ()) if is_background(row.thread))
+    if any(asked.get(row.thread, row.seq) <= row.seq for row in recorded):
+        yield f"{Op.FAILURE_RECORDED} without a {Op.STATUS_WRITTEN} of Failed"
 
 
 def _end(life: Life, rows: _Rows) -> Iterator[str]:
@@ -100,6 +111,9 @@ def _end(life: Life, rows: _Rows) -> Iterator[str]:
         return
     if life.opened is None and life.cleared is None:
         yield "an end without room.opened"
+    seen = life.polled is not None and life.polled.terminal
+    if not (life.cleared or life.replaced or seen):
+        yield "an end without room.cleared or a poll that saw it"
     stored = {row.new for op in (Op.STATUS_WRITTEN, Op.CONCLUDE_SET) for row in rows.get(op, ())}
     polled = [row.new for row in rows.get(Op.POLL_CHANGED, ()) if row.new in (State.FAILED, State.SUCCESS)]
     if polled and polled[-1] not in stored:
@@ -115,11 +129,11 @@ def _end(life: Life, rows: _Rows) -> Iterator[str]:
 _SENT: Final = {Op.META_RECEIVED: Op.META_SENT, Op.ABORT_RECEIVED: Op.ABORT_SENT}
 
 
-def unsent(life: Life, others: Sequence[Life]) -> tuple[str, ...]:
-    """What ``life`` received and none of ``others``, the lives of the other role, shows to have sent."""
-    pairs = _SENT.items() if others else ()
+def unsent(life: Life, others: Callable[[], Iterator[Life]]) -> tuple[str, ...]:
+    """What ``life`` received and none of ``others()``, the lives of the other role, shows to have sent."""
+    lone = next(others(), None) is None
     return tuple(
         f"{received} without {sent}"
-        for received, sent in pairs
-        if life.has(received) and not any(other.has(sent) for other in others)
+        for received, sent in _SENT.items()
+        if not lone and life.has(received) and not any(other.has(sent) for other in others())
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import Any
 
 
@@ -34,8 +34,8 @@ class Timeline:
         """For each, the latest end of it and of all before it: never falls, so it can be searched."""
         return list(accumulate((self.lives[at].span[1] for at in self._sorted), max))
 
-    def between(self, begin: float, end: float) -> list[Any]:
-        """Those that may touch the span from ``begin`` to ``end``, in their own order."""
-        first = bisect_left(self._latest_ends, begin)
-        found = self._sorted[first : bisect_right(self._begins, end)]
-        return [self.lives[at] for at in sorted([*found, *self._untimed])]
+    def between(self, begin: float, end: float) -> Iterator[Any]:
+        """Those that may touch the span from ``begin`` to ``end``, by their beginnings."""
+        first, after = bisect_left(self._latest_ends, begin), bisect_right(self._begins, end)
+        for at in chain(self._untimed, islice(self._sorted, first, after)):
+            yield self.lives[at]
