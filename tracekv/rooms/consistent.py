@@ -45,9 +45,15 @@ _MUST_SAY: Final = {
 }
 
 
-def unsaid(rows: Iterable[Event]) -> str | None:
+#: What only one kind of thread does; where another name stands, the threads are not told apart.
+_DONE_BY: Final = {Op.CHUNK_DEQUEUED: "worker", Op.META_RECEIVED: "bootstrap", Op.ABORT_RECEIVED: "bootstrap"}
+
+
+def unsaid(rows: Iterable[Event], role: str) -> str | None:
     """The first row that does not say who did it, or what was done, as a sentence."""
     for row in rows:
+        if role == "prefill" and not (row.thread or "").startswith(_DONE_BY.get(row.op, "")):
+            return f"the rows of room {row.room} name no thread: {row.op} at seq {row.seq} is by {row.thread}"
         column = _MUST_SAY.get(row.op)
         lacks = "thread" if row.thread is None else column
         if lacks is not None and getattr(row, lacks) is None:

@@ -80,7 +80,7 @@ def lives_of(events: Iterable[Event], managers: Mapping[tuple[str, int], HasRole
 def _doubts(rows: Sequence[Event], role: str, nameless: int | None) -> tuple[str, ...]:
     """Why these rows of one room in one manager are no sure history."""
     owner = f"rows of room {nameless} do not say which manager they belong to"
-    told = (owner if nameless is not None else None, unsaid(rows), contradiction(rows, role))
+    told = (owner if nameless is not None else None, unsaid(rows, role), contradiction(rows, role))
     return tuple(filter(None, told))
 
 
