@@ -31,5 +31,5 @@ def test_decimal_and_hex(text: str, room: int) -> None:
     ],
 )
 def test_everything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="room|number"):
+    with pytest.raises(ValueError, match=r"room|number"):
         parse_room(text)

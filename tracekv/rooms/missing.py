@@ -75,7 +75,7 @@ _PREFILL: Final = (
 #: What a life that came to its end must show besides.
 _ENDED: Final = (
     _Needs(Op.ROOM_OPENED, (Op.STATUS_WRITTEN,), earlier=False),
-    _Needs(Op.ROOM_CLEARED, (Op.POLL_CHANGED,)),
+    _Needs(Op.ROOM_CLEARED, (Op.POLL_CHANGED, Op.CONCLUDE_SET)),
     _Needs(Op.ROOM_CLEARED, (Op.STATUS_DROPPED,)),
     _Needs(Op.STATUS_DROPPED, (Op.ROOM_CLEARED,), earlier=False),
     _Needs(Op.META_RECEIVED, (Op.PEER_ADDED,), earlier=False),
@@ -120,6 +120,8 @@ def _end(life: Life, rows: _Rows) -> Iterator[str]:
         yield f"the scheduler polled {State(polled[-1]).label}, and nobody stored it"
     if not (life.replaced or stored & {State.FAILED, State.SUCCESS}):
         yield "an end without Failed or Success"
+    if life.role == "prefill" and life.cleared is not None and life.polled is None:
+        yield f"{Op.ROOM_CLEARED} without {Op.POLL_CHANGED}"
     if life.role == "prefill" and life.polled is State.SUCCESS:
         whole = _Needs(Op.CHUNK_ENQUEUED, (Op.CHUNK_DEQUEUED,), "chunk", earlier=False)
         if not whole.met(rows):
