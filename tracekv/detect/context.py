@@ -118,7 +118,8 @@ class Context:
 class Survey:
     """The one pass over the rows from which a context is made."""
 
-    tails: dict[tuple[str, str], ThreadTail] = field(default_factory=dict)
+    last: dict[tuple[str, str], Event] = field(default_factory=dict)
+    died: dict[tuple[str, str], Event] = field(default_factory=dict)
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     coverage: dict[tuple[str, int | None], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     ended: set[str] = field(default_factory=set)
@@ -147,7 +148,9 @@ class Survey:
             seam, state = str(event.attr("seam")), str(event.attr("state"))
             self.coverage[(event.process, event.manager)][seam] = state
         if event.thread is not None:
-            self._take_thread(event, event.thread)
+            self.last[(event.process, event.thread)] = event
+            if event.op == Op.THREAD_DIED:
+                self.died[(event.process, event.thread)] = event
         return event
 
     def _take_clock(self, event: Event, now: int) -> None:
@@ -163,12 +166,6 @@ class Survey:
         said = f"the order of the rows of process {event.process} is not proved: {why} at seq {event.seq}"
         self.misordered.setdefault(event.process, said)
 
-    def _take_thread(self, event: Event, thread: str) -> None:
-        key = (event.process, thread)
-        before = self.tails.get(key)
-        died = event if event.op == Op.THREAD_DIED else (before.died if before else None)
-        self.tails[key] = ThreadTail(event, died)
-
     def context(self, rooms: Mapping[int, Room], trace: Any, stuck_after_s: float | None) -> Context:
         """The context of every life in ``rooms``."""
         for times in self.times.values():
@@ -178,7 +175,7 @@ class Survey:
             rooms=rooms,
             processes=trace.processes,
             managers=trace.managers,
-            tails=self.tails,
+            tails={key: ThreadTail(last, self.died.get(key)) for key, last in self.last.items()},
             times=self.times,
             alive={process: alive_until(times, threshold) for process, times in self.times.items()},
             coverage=self.coverage,
