@@ -37,7 +37,7 @@ def _what(path: Path) -> str:
 
 
 def shown(path: object) -> str:
-    """A path for a message: control characters and line ends as escapes, the middle of a long one left out."""
+    """A path for a message: control characters as escapes, the middle of a long one left out."""
     text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
     if len(text) <= _LONGEST:
         return text
