@@ -72,10 +72,9 @@ def check_coverage(metadata: Mapping[bytes, bytes], ops: Mapping[str, int], name
         gone = {op: n for op, n in said.items() if int(n) > ops.get(op, 0)}
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return [Damage(name, "metadata tracekv.coverage", "cannot be read")]
-    return [
-        Damage(name, "rows", f"the file says {n} {op} rows, it holds {ops.get(op, 0)}")
-        for op, n in gone.items()
-    ]
+    told = [f"{n} {op} rows, it holds {ops.get(op, 0)}" for op, n in sorted(gone.items())]
+    more = f" (and {len(told) - 1} more such)" if len(told) > 1 else ""
+    return [Damage(name, "rows", f"the file says {told[0]}{more}")] if told else []
 
 
 def check_needs(metadata: Mapping[bytes, bytes], name: str) -> list[Damage]:

@@ -93,7 +93,8 @@ def conflicts(numbered: Iterable[Numbered]) -> list[Damage]:
     return [
         damage
         for process, listed in sorted(by_process.items())
-        if _any_twice([seqs for _, seqs in listed])
+        if not apart(sorted((piece for piece, _ in listed), key=lambda piece: piece.first))
+        and _any_twice([seqs for _, seqs in listed])
         for damage in _differing(process, [piece for piece, _ in listed])
     ]
 

@@ -74,8 +74,8 @@ def file_version(metadata: Mapping[bytes, bytes]) -> int:
         for a version that this tracekv does not know, with the one that is needed.
     """
     text = metadata.get(b"tracekv.schema", b"1").decode("utf-8", "replace")
-    if not re.fullmatch("0*[1-9][0-9]{0,9}", text):
-        raise UnreadableError(f"schema version {text[:20]!r} is none")
+    if not re.fullmatch("0*[1-9][0-9]{0,99}", text):
+        raise UnreadableError(f"{text[:20]!r} is no schema version")
     found = int(text)
     if found > VERSION:
         needs = metadata.get(b"tracekv.needs", b"").decode("utf-8", "replace")[:20]

@@ -17,8 +17,8 @@ from tracekv.errors import UnreadableError
 from tracekv.event import Event, Op
 from tracekv.spool import Damage, Loss, SegmentRead, missing_segments, read_segment, same, shown
 from tracekv.trace.describe import DESCRIBING
-from tracekv.trace.parquet import table_of
 from tracekv.trace.pieces import Numbered
+from tracekv.trace.rows import table_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from tracekv.errors import UnreadableError
 from tracekv.event import Event
 from tracekv.spool import Damage, Loss, shown
 from tracekv.trace.folder import Found
-from tracekv.trace.parquet import Shard, is_process_table, survey, table_of
+from tracekv.trace.parquet import Shard, is_process_table, survey
 from tracekv.trace.pieces import Piece, apart, conflicts, history
+from tracekv.trace.rows import table_of
 from tracekv.trace.segments import survey_segments
 
 _T = TypeVar("_T")

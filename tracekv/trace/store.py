@@ -51,7 +51,7 @@ class Trace:
     def events(self) -> Iterator[Event]:
         """All rows in (process, seq) order; a new pass at each call, over the same rows.
 
-        Memory: a row group of a dataset as :func:`write_dataset` lays it down, a segment for each lane
+        Memory: a batch of a dataset as :func:`write_dataset` lays it down, a segment for each lane
         of a spool; more only where files of a process overlap.
         """
         for process in self._source.processes:

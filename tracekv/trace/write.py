@@ -26,11 +26,13 @@ from tracekv.errors import UnreadableError, UsageError
 from tracekv.event import Event
 from tracekv.spool import Damage, Loss, safe_name, shown
 from tracekv.trace.describe import DESCRIBING, Description, Process, describe
-from tracekv.trace.parquet import BATCH, rows, survey, table_of, tables
+from tracekv.trace.parquet import survey, tables
+from tracekv.trace.rows import rows, table_of
 from tracekv.trace.schema import DELTA, DICTIONARY, NEEDS, SCHEMA, VERSION
 
 EVENTS: Final = "events"
 PROCESSES: Final = "processes"
+_BATCH: Final = 1 << 16
 _GROUP: Final = 1 << 18
 
 
@@ -72,7 +74,7 @@ def write_dataset(
     for event in events:
         waiting = pending.setdefault(event.process, [])
         waiting.append(event)
-        if len(waiting) >= BATCH:
+        if len(waiting) >= _BATCH:
             packed.setdefault(event.process, []).append(table_of(waiting))
             waiting.clear()
     paths = []
@@ -105,7 +107,7 @@ def check_target(folder: Path) -> None:
         raise UsageError(f"{shown(folder)}: {getattr(error, 'strerror', None) or error}") from None
     if foreign := sorted({*there} - {EVENTS, PROCESSES}):
         raise UsageError(
-            f"{shown(folder)}: holds {shown(foreign[0])}, so it is not a dataset of tracekv; nothing is written",
+            f"{shown(folder)}: holds {shown(foreign[0])}, so it is no dataset of ours; nothing was written",
             hint="name a new folder, or one that `tracekv ingest` made",
         )
 
