@@ -201,7 +201,7 @@ def _load(path: Path) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_SEGMENT:
             raise _Torn(f"{size} bytes: larger than any segment")
-        return file.read(MAX_SEGMENT)
+        return file.read(size)
 
 
 def _header(data: bytes, name: str) -> SegmentRead | Damage:

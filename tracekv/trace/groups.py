@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tracekv.errors import UnreadableError
 from tracekv.event import COLUMNS, Event, Op, State
-from tracekv.spool import STATE_OUTSIDE, Damage, Loss, open_regular
+from tracekv.spool import STATE_OUTSIDE, Damage, Loss, open_regular, shown
 from tracekv.trace.describe import DESCRIBING
 from tracekv.trace.pieces import Numbered
 from tracekv.trace.rows import BATCH, rows
@@ -51,12 +51,16 @@ def _parquet(source: Any, name: str) -> Any:
     try:
         return pq.ParquetFile(source, page_checksum_verification=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UnreadableError(
-            f"{name}: cannot be read as Parquet: {reason}",
+            f"{name}: cannot be read as Parquet: {reason(error)}",
             hint="a file that was cut while it was written or copied holds nothing: copy it again, "
             "or ingest its spool again",
         ) from None
+
+
+def reason(error: Exception) -> str:
+    """What a library said, in one line."""
+    return shown((str(error).splitlines() or [type(error).__name__])[0])
 
 
 @dataclass(frozen=True, slots=True)

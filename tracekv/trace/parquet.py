@@ -18,7 +18,7 @@ import pyarrow as pa
 from tracekv.errors import UnreadableError
 from tracekv.event import Event
 from tracekv.spool import Damage, Loss
-from tracekv.trace.groups import Group, GroupSurvey, open_parquet
+from tracekv.trace.groups import Group, GroupSurvey, open_parquet, reason
 from tracekv.trace.metadata import check_coverage, check_needs, damage_said, losses_said
 from tracekv.trace.pieces import Numbered
 from tracekv.trace.schema import VERSION, check_columns, file_version
@@ -103,9 +103,7 @@ class _Looked:
                 found.take(table)
         except (pa.ArrowException, OSError, ValueError) as error:
             self.bad += 1
-            self.damage.append(
-                Damage(group.name, f"row group {group.number}", str(error).splitlines()[0][:200])
-            )
+            self.damage.append(Damage(group.name, f"row group {group.number}", reason(error)))
             return
         self.good.append(group)
         self.pieces += found.pieces(group)
