@@ -154,13 +154,13 @@ def test_a_device_or_a_pipe_is_no_trace(tmp_path: Path) -> None:
 
 
 def test_the_rows_of_a_long_history_are_not_all_held(tmp_path: Path) -> None:
-    rows = [replace(row, tid=row.seq % 4) for row in some(20_000)]
+    rows = [replace(row, tid=row.seq % 4) for row in some(40_000)]
     write(rows, tmp_path / "s", segment_bytes=1 << 16)
     write_dataset(rows, tmp_path / "d")
     for kind in "sd":
         trace = open_trace(tmp_path / kind)
         tracemalloc.start()
-        assert sum(1 for _ in trace.events()) == 20_000
+        assert sum(1 for _ in trace.events()) == 40_000
         passing = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
         held = len(list(trace.events())) and tracemalloc.get_traced_memory()[1]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tracekv.event import COLUMNS, Event
 from tracekv.trace.schema import SCHEMA
 
-BATCH: Final = 1 << 14
+BATCH: Final = 1 << 13
 
 
 def rows(table: pa.Table) -> Iterator[Event]:
