@@ -11,7 +11,7 @@ Standard library only: the writing half runs inside serving processes.
 from __future__ import annotations
 
 from tracekv.spool.account import Damage, Loss, json_object, losses_of, number_of, text_of
-from tracekv.spool.files import open_regular, shown
+from tracekv.spool.files import LINK, open_regular, shown
 from tracekv.spool.layout import safe_name
 from tracekv.spool.reader import (
     STATE_OUTSIDE,
@@ -26,6 +26,7 @@ from tracekv.spool.reader import (
 from tracekv.spool.writer import Lane, SpoolWriter
 
 __all__ = [
+    "LINK",
     "STATE_OUTSIDE",
     "Damage",
     "Lane",

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
+LINK: Final = "a symbolic link: not followed"
 _LONGEST: Final = 300
 
 
@@ -33,7 +34,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def _what(path: Path) -> str:
-    return "a symbolic link: not followed" if path.is_symlink() else "not a regular file"
+    return LINK if path.is_symlink() else "not a regular file"
 
 
 def shown(path: object) -> str:

@@ -10,9 +10,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracekv.spool import Damage, shown
-
-LINK = "a symbolic link: not followed"
+from tracekv.spool import LINK, Damage, shown
 
 
 @dataclass(slots=True)
