@@ -11,6 +11,7 @@ Standard library only: this module is imported inside serving processes.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, Final
@@ -168,6 +169,7 @@ class Event:
 COLUMNS: Final[tuple[str, ...]] = tuple(field.name for field in fields(Event))
 
 ROOM_MAX: Final = 2**64 - 1
+_ROOM: Final = re.compile("0x[0-9a-f]+|[0-9]+")
 
 
 def state_label(value: int | None) -> str:
@@ -188,7 +190,9 @@ def parse_room(text: str) -> int:
     ValueError
         when it is neither, or does not fit into 64 bits.  Never goes through a float.
     """
-    cleaned = text.strip().lower().replace("_", "")
+    cleaned = text.strip().lower()
+    if not _ROOM.fullmatch(cleaned):
+        raise ValueError(f"{text!r} is neither a decimal nor a 0x hex number")
     room = int(cleaned, 16) if cleaned.startswith("0x") else int(cleaned, 10)
     if not 0 <= room <= ROOM_MAX:
         raise ValueError(f"room {text!r} does not fit into 64 bits")

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from operator import index
+from typing import Any, Final
 
 from tracekv.detect import DETECTORS, Context, Survey
 from tracekv.errors import UsageError
+from tracekv.event import parse_room
 from tracekv.explain import explain
 from tracekv.finding import Finding, Note
-from tracekv.rooms import Life, Room, lives_of, partners
+from tracekv.rooms import Life, Partners, Room, lives_of, opposite
+
+#: Longest time after which a room can be suspected, in seconds: thirty years.
+LONGEST_S: Final = 1e9
+
+#: How many lives of the other role are looked at for a note about an ambiguous join.
+LOOKED_AT: Final = 64
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,17 @@ class Examined:
         return tuple(life for room in self.chosen for life in room.lives)
 
 
-def examine(trace: Any, *, stuck_after_s: float | None = None, room: int | None = None) -> Examined:
+def examine(trace: Any, *, stuck_after_s: float | None = None, room: int | str | None = None) -> Examined:
     """Look at every room of a trace, or at one; arguments as in :func:`tracekv.verdict.analyze`.
 
     Raises
     ------
     UsageError
-        when ``room`` is not in the trace.
+        when ``room`` is no room id or not in the trace, or ``stuck_after_s`` is no time to wait.
     """
+    if stuck_after_s is not None and not 0 < stuck_after_s <= LONGEST_S:
+        hint = "give a number of seconds above 0, up to 1e9"
+        raise UsageError(f"a room cannot be suspected after {stuck_after_s} s", hint=hint)
     survey = Survey()
     rooms = _rooms(trace, survey)
     context = survey.context(rooms, trace, stuck_after_s)
@@ -67,8 +79,18 @@ def build_of(trace: Any, room: Room) -> str | None:
     return None
 
 
-def find_room(rooms: dict[int, Room], room: int) -> Room:
+def room_id(given: object) -> int:
+    """A room id as somebody gave it: a whole number, or decimal or ``0x`` hex text; never a float."""
+    try:
+        return parse_room(given if isinstance(given, str) else str(index(given)))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        hint = "give it in decimal or as 0x hex, up to 64 bits"
+        raise UsageError(f"{given!r} is no room id", hint=hint) from None
+
+
+def find_room(rooms: dict[int, Room], given: int | str) -> Room:
     """The room with this id, or an error that names the nearest one that is there."""
+    room = room_id(given)
     if room in rooms:
         return rooms[room]
     if not rooms:
@@ -101,6 +123,6 @@ def _detect(rooms: Iterable[Room], context: Context) -> tuple[list[Finding], lis
 
 def _join_notes(room: Room) -> Iterator[Note]:
     for life in room.prefill:
-        text = partners(life, room).text
+        text = Partners(tuple(islice(opposite(life, room), LOOKED_AT))).text
         if text:
             yield Note("ambiguous_join", room.room, text)

@@ -39,7 +39,7 @@ def life_of(finding: Finding, room: Room) -> Life:
 
 def lives_beside(life: Life, room: Room) -> tuple[Life, ...]:
     """The life, the other ranks of its role, and the lives of the other role that fit it in time."""
-    return (*ranks_of(life, room.lives), *partners(life, room).lives)
+    return (*ranks_of(life, room), *partners(life, room).lives)
 
 
 def story_of(lives: Iterable[Life], process: str, decisive: Sequence[int] = ()) -> tuple[Step, ...]:

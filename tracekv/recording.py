@@ -5,15 +5,15 @@ Everything is computed once, on the first question, and nothing is written anywh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekv.event import parse_room
 from tracekv.examine import Examined, build_of, examine, find_room
 from tracekv.rooms import Room
-from tracekv.show.table import rows
+from tracekv.show.table import COLUMNS, rows
 from tracekv.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -54,24 +54,14 @@ class Recording:
 
     def rooms(self) -> pandas.DataFrame:
         """One line a life; the columns are those of ``tracekv rooms``, the room a UInt64."""
-        import pandas
-
         seen = self._examined
-        frame: pandas.DataFrame = pandas.DataFrame(rows(seen.rooms, seen.findings, seen.notes))
-        if not frame.empty:
-            frame["room"] = pandas.array([int(room) for room in frame["room"]], dtype="UInt64")
-        return frame
+        lives = rows(seen.rooms, seen.findings, seen.notes)
+        return _frame([each | {"room": int(each["room"])} for each in lives], COLUMNS)
 
     def findings(self) -> pandas.DataFrame:
         """One line a finding, the room a UInt64; the stories are in ``verdict.findings``."""
-        import pandas
-
-        found = self.verdict.findings
-        cells = [[getattr(each, name) for name in _COLUMNS] for each in found]
-        frame: pandas.DataFrame = pandas.DataFrame(cells, columns=_COLUMNS)
-        frame["room"] = pandas.array([each.room for each in found], dtype="UInt64")
-        frame["state"] = [each.state.label for each in found]
-        return frame
+        found = [{name: getattr(each, name) for name in _COLUMNS} for each in self.verdict.findings]
+        return _frame([each | {"state": each["state"].label} for each in found], _COLUMNS)
 
     def room(self, room: int | str) -> Room:
         """One room by its id, as an integer or as decimal or ``0x`` hex text.
@@ -79,9 +69,9 @@ class Recording:
         Raises
         ------
         UsageError
-            when the trace does not hold it; the error names the nearest id.
+            when it is no room id, or the trace does not hold it; the error names the nearest id.
         """
-        return find_room(self._examined.rooms, parse_room(room) if isinstance(room, str) else room)
+        return find_room(self._examined.rooms, room)
 
     def frame(self) -> pandas.DataFrame:
         """All rows, in nullable dtypes."""
@@ -89,7 +79,7 @@ class Recording:
         return found
 
     def plot(self, room: int | str, ax: Axes | None = None) -> Axes:
-        """Draw the timeline of one room; returns the axes."""
+        """Draw the timeline of one room; returns the axes.  Errors are those of :meth:`room`."""
         from tracekv.show.plot import room_plot
 
         chosen = self.room(room)
@@ -105,6 +95,21 @@ class Recording:
         told = (f"{each.kind}: room {each.room}, {each.claim}" for each in self.verdict.findings)
         lines = "".join(f"<li>{escape(line)}</li>" for line in told)
         return f"<p>{escape(repr(self))}</p><ul>{lines}</ul>"
+
+
+_DTYPES = {"room": "UInt64", "incarnation": "int64", "chunks": "int64", "age_s": "float64"}
+
+
+def _frame(lines: list[dict[str, Any]], columns: Sequence[str]) -> pandas.DataFrame:
+    """Lines as a frame whose dtypes do not depend on what is in it, or on whether anything is."""
+    import pandas
+
+    cells = {
+        name: pandas.Series([line[name] for line in lines], dtype=_DTYPES.get(name, "object"))
+        for name in columns
+    }
+    frame: pandas.DataFrame = pandas.DataFrame(cells)
+    return frame
 
 
 def open(path: str | Path, *, stuck_after_s: float | None = None) -> Recording:

@@ -1,21 +1,27 @@
 """Three answers, and the only place that may say clean.
 
-``Clean`` needs evidence: rooms that settled, the seams that every kind needs, no rows lost, nothing
-damaged, no room left open.  Whatever is missing makes it ``CannotTell``, with the reason; a
-violation stays a violation on partial input.
+``Clean`` needs evidence: rooms that settled and show each step that their others presuppose, rows that
+agree with each other, the seams that every kind needs, no rows lost, nothing damaged, nothing left
+undone.  Whatever is missing makes it ``CannotTell``, with the reason; a violation stays a
+violation on partial input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Union
 
 from tracekv.detect import DETECTORS, Context
+from tracekv.detect.observed import unfinished
+from tracekv.detect.policies import fits_of
 from tracekv.errors import EXIT_CANNOT_TELL, EXIT_CLEAN, EXIT_VIOLATION
 from tracekv.examine import Examined, examine
 from tracekv.finding import Finding, Note, Step
-from tracekv.rooms import Life
+from tracekv.rooms import Life, Room, missing, opposite, unsent
 
 __all__ = [
     "CannotTell",
@@ -90,24 +96,35 @@ class CannotTell:
 Verdict = Union[Violation, Clean, CannotTell]  # noqa: UP007 (a runtime alias on Python 3.10)
 
 
-def analyze(trace: Any, *, stuck_after_s: float | None = None, room: int | None = None) -> Verdict:
+def analyze(trace: Any, *, stuck_after_s: float | None = None, room: int | str | None = None) -> Verdict:
     """Judge a trace, or one room of it.
 
     Parameters
     ----------
     trace
-        what ``tracekv.trace.store.open_trace`` gives: rows, processes, managers, losses, damage.
+        a path, what ``tracekv.open`` gives, or what ``tracekv.trace.store.open_trace`` gives: rows,
+        processes, managers, losses, damage.
     stuck_after_s
         seconds without progress after which a room is suspected; derived from the trace if not given.
     room
-        judge this room only; the rest of the trace still serves as evidence about its threads.
+        judge this room only (a number, or decimal or ``0x`` hex text); the rest of the trace still serves
+        as evidence about its threads.
 
     Raises
     ------
     UsageError
-        when ``room`` is not in the trace.
+        when ``room`` is not in the trace, or ``stuck_after_s`` is no time to wait.
     """
-    return judge(examine(trace, stuck_after_s=stuck_after_s, room=room))
+    return judge(examine(_trace_of(trace), stuck_after_s=stuck_after_s, room=room))
+
+
+def _trace_of(given: Any) -> Any:
+    """The trace itself: a recording holds one, a path leads to one."""
+    if isinstance(given, (str, PathLike)):
+        from tracekv.trace.store import open_trace
+
+        return open_trace(Path(given))
+    return getattr(given, "trace", given)
 
 
 def judge(seen: Examined) -> Verdict:
@@ -167,7 +184,9 @@ def _reasons(seen: Examined, evidence: Evidence) -> tuple[str, ...]:
     if not seen.lives:
         found.append("the trace holds no rooms")
     going = [life for life in seen.lives if (life.process, life.manager, life.room) not in stuck]
-    found += [*_open_reasons(going, seen.context), *_loss_reasons(seen.context), *_damage_reasons(evidence)]
+    found += [*_open_reasons(going, seen.context), *_unfinished_reasons(seen.lives, seen.context)]
+    found += [*_doubt_reasons(seen.lives, seen.context), *_missing_reasons(going, seen.rooms)]
+    found += [*_loss_reasons(seen.context), *_damage_reasons(evidence), *_label_reasons(seen)]
     for life in _one_a_manager(seen.lives):
         found.extend(_seam_reasons(life, seen.context))
     if seen.lives and evidence.settled == 0 and not stuck:
@@ -187,6 +206,47 @@ def _open_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
         f"{len(still)} {noun} still open where the trace ends; the oldest is room {oldest.room} "
         f"({oldest.role}, incarnation {oldest.n}) in {oldest.state.label}{since}"
     )
+
+
+def _unfinished_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
+    """What a thread still had in hand for a room that is over: its next row may be the bad one."""
+    told = ((life, unfinished(life, context)) for life in lives if life.settled and life.entered)
+    yield from _grouped(
+        (f"{what} of room {life.room} where the trace ends", what) for life, what in told if what
+    )
+
+
+def _doubt_reasons(lives: Iterable[Life], context: Context) -> Iterator[str]:
+    yield from _grouped((doubt, life.role) for life in lives for doubt in life.doubts)
+    for process in dict.fromkeys(life.process for life in lives):
+        if process in context.misordered:
+            yield context.misordered[process]
+
+
+def _missing_reasons(lives: Iterable[Life], rooms: Mapping[int, Room]) -> Iterator[str]:
+    told = (
+        (life, lack)
+        for life in lives
+        for lack in (*missing(life), *unsent(life, partial(opposite, life, rooms[life.room])))
+    )
+    yield from _grouped((f"rows of room {life.room} are missing: {lack}", lack) for life, lack in told)
+
+
+def _grouped(told: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The first sentence of each kind, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for sentence, kind in told:
+        kinds.setdefault(kind, []).append(sentence)
+    for first, *more in kinds.values():
+        yield f"{first} ({len(more)} more like it)" if more else first
+
+
+def _label_reasons(seen: Examined) -> Iterator[str]:
+    """Where the code that ran is not the code that the process names, nothing about the build is known."""
+    for life in _one_a_manager(life for life in seen.lives if life.role == "prefill"):
+        fits = fits_of(life, seen.context)
+        if fits.contradicted:
+            yield f"process {life.process}: {fits.why}"
 
 
 def _age_s(life: Life, context: Context) -> float | None:
@@ -209,6 +269,9 @@ def _damage_reasons(evidence: Evidence) -> Iterator[str]:
 
 def _seam_reasons(life: Life, context: Context) -> Iterator[str]:
     where = f"{life.role} manager {life.manager} of process {life.process}"
+    engine = getattr(context.processes.get(life.process), "engine", None)
+    if context.manager_of(life) is None or engine is None:
+        yield f"nothing says which engine ran, and as what: the {where}"
     if not context.seams_of(life):
         yield f"nothing says which seams were installed for the {where}"
         return

@@ -1,5 +1,7 @@
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +174,61 @@ def test_a_missing_package_is_said(make: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_a_picture_that_cannot_be_written_is_usage(make: Any, tmp_path: Path) -> None:
     result = run("show", make(HEALTHY), 7, "-o", tmp_path / "no" / "room.svg")
     assert result.exit_code == 2 and "cannot write" in result.stderr
+
+
+# -------------------------------------------------------------------- answers that cannot be given
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e308", "-1", "0"])
+def test_a_threshold_that_is_no_time_is_usage(make: Any, seconds: str) -> None:
+    assert run("analyze", make(PIN), "--stuck-after", seconds).exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["analyze", "rooms", "replay"])
+def test_errors_come_as_json_where_json_was_asked_for(verb: str) -> None:
+    for wrong in (["nowhere"], ["--bogus", "nowhere"]):
+        result = run(verb, *wrong, "--format", "json")
+        told = json.loads(result.stdout)
+        assert result.exit_code == 2 and result.stderr
+        assert set(told) == {"schema", "error", "hint", "exit_code"}
+        assert (told["schema"], told["exit_code"]) == ("tracekv.error/1", 2)
+    assert "nowhere" in json.loads(run(verb, "nowhere", "--format=json").stdout)["error"]
+
+
+def test_without_json_an_error_is_on_stderr_alone() -> None:
+    assert run("analyze", "nowhere").stdout == ""
+
+
+def test_unreadable_input_as_json(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    result = run("analyze", tmp_path, "--format", "json")
+    assert (result.exit_code, json.loads(result.stdout)["exit_code"]) == (4, 4)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(
+    "verb", ["analyze {}", "analyze {} --format json", "rooms {} --format csv", "show {} 7"]
+)
+def test_an_answer_that_cannot_be_written_has_no_verdict(make: Any, redirect: str, verb: str) -> None:
+    line = f"{sys.executable} -m tracekv {verb.format(make(HEALTHY))} {redirect}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "could not write the answer" in done.stderr
+
+
+def test_hostile_text_in_csv_and_pictures(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from tests.memory import Memory
+    from tracekv.examine import examine
+    from tracekv.show import table
+    from tracekv.show.plot import save
+
+    hostile = "\ud800\x1b[31m\n\x00"
+    rows = [replace(row, process=hostile, reason=hostile) for row in recording(PIN)]
+    role = r'{"role": "\ud800", "backend": "nixl"}'
+    rows = [replace(row, attrs=role) if row.op == "manager.started" else row for row in rows]
+    seen = examine(Memory(rows))
+    told = table.as_csv(table.rows(seen.rooms, seen.findings))
+    assert not set(hostile) - set("[31m\n") & set(told) and told.count("\n") == 2
+    save(seen.chosen[0], seen.findings, tmp_path / "room.svg")

@@ -6,14 +6,18 @@ one place that turns an error into a message and an exit code; a traceback is ne
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Final
 
 import click
 
-from tracekv.errors import EXIT_CANNOT_TELL, EXIT_USAGE, TracekvError
+from tracekv.errors import EXIT_CANNOT_TELL, EXIT_USAGE, TracekvError, UsageError
 
 VERBS: Final = {
     "analyze": "Judge a trace: which rooms are pinned, since when, and how sure that is.",
@@ -47,16 +51,30 @@ class Verbs(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:  # help that could not be written: click writes it before any verb is invoked
+            _discard_stdout()
+            _complain(f"could not write the answer: {error.strerror}")
+            sys.exit(EXIT_USAGE)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = _wants_json(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except TracekvError as error:
-            _complain(str(error))
-            ctx.exit(error.exit_code)
+            _fail(ctx, error.message, error.hint, error.exit_code)
         except ModuleNotFoundError as error:
-            _complain(f"this needs the package {error.name}\n  install it, or tracekv with all its extras")
-            ctx.exit(EXIT_USAGE)
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            hint = "install it, or tracekv with all its extras"
+            _fail(ctx, f"this needs the package {error.name}", hint, EXIT_USAGE)
+        except click.ClickException as error:
+            _fail_in_json(ctx, error.format_message(), None, error.exit_code)
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
             _complain("interrupted")
@@ -65,8 +83,29 @@ class Verbs(click.Group):
             # Python's own exit code for a crash is 1, which here means that something was found.
             if os.environ.get("TRACEKV_DEBUG"):
                 raise
-            _complain(f"{type(error).__name__}: {error}\n  TRACEKV_DEBUG=1 shows where; nothing was judged")
-            ctx.exit(EXIT_CANNOT_TELL)
+            hint = "TRACEKV_DEBUG=1 shows where; nothing was judged"
+            _fail(ctx, f"{type(error).__name__}: {error}", hint, EXIT_CANNOT_TELL)
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Whether the command line asks for JSON, however wrong the rest of it may be."""
+    asked = any(pair == ("--format", "json") for pair in pairwise(args))
+    return asked or "--format=json" in args
+
+
+def _fail(ctx: click.Context, message: str, hint: str | None, code: int) -> None:
+    """The error for people on stderr, as JSON on stdout where that was asked for, and its exit code."""
+    _complain(f"{message}\n  {hint}" if hint else message)
+    _fail_in_json(ctx, message, hint, code)
+    ctx.exit(code)
+
+
+def _fail_in_json(ctx: click.Context, message: str, hint: str | None, code: int) -> None:
+    if not ctx.obj:
+        return
+    said = {"schema": "tracekv.error/1", "error": message, "hint": hint, "exit_code": code}
+    with suppress(TracekvError):  # stdout itself may be what failed
+        say(json.dumps(said, indent=2))
 
 
 def _complain(message: str) -> None:
@@ -110,8 +149,25 @@ def painter() -> Any:
 
 
 def say(text: str) -> None:
-    """Data on stdout; a reader that went away is no error."""
+    """Data on stdout; a reader that went away is no error.
+
+    Raises
+    ------
+    UsageError
+        when it cannot be written: an answer that nobody can read has no exit code of its own.
+    """
+    if sys.stdout is None:  # closed by the caller
+        raise UsageError("could not write the answer: stdout is closed")
     try:
         click.echo(text, nl=not text.endswith("\n"))
     except BrokenPipeError:
+        _discard_stdout()
+    except OSError as error:
+        _discard_stdout()
+        raise UsageError(f"could not write the answer: {error.strerror}") from error
+
+
+def _discard_stdout() -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not fail over it at its end."""
+    with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from typing import Any
 
 from tracekv.detect.context import Context
 from tracekv.event import Event
-from tracekv.finding import Finding, Note, finding_id
+from tracekv.finding import PROOF, SUSPICION, Finding, Note, finding_id
 from tracekv.rooms import Life
 
 
@@ -37,7 +37,10 @@ class Detector:
 
 
 def finding(kind: str, life: Life, context: Context, since: Event, **fields: Any) -> Finding:
-    """A finding about ``life`` with everything that is the same for every kind."""
+    """A finding about ``life`` with everything that is the same for every kind.
+
+    Where the life's rows are in doubt, what would be a proof is a suspicion.
+    """
     given: dict[str, Any] = {
         "ranks": (context.rank_of(life),),
         "state": life.state,
@@ -45,6 +48,9 @@ def finding(kind: str, life: Life, context: Context, since: Event, **fields: Any
         "blocked_on": "unknown",
         **fields,
     }
+    doubts = context.doubts(life)
+    if doubts and given["certainty"] == PROOF:
+        given |= {"certainty": SUSPICION, "reasons": (*given.get("reasons", ()), *doubts)}
     return Finding(
         id=finding_id(kind, life.room, life.n, life.process, life.manager),
         kind=kind,

@@ -40,6 +40,7 @@ class Context:
     losses: tuple[Any, ...]
     stuck_after_ns: int
     ended: frozenset[str] = frozenset()
+    misordered: Mapping[str, str] = field(default_factory=dict)  # process: why its order is not proved
     fits: dict[tuple[str, int], Any] = field(default_factory=dict)  # memory of policies.fitting
 
     def rows_lost_during(self, life: Life) -> bool:
@@ -47,6 +48,11 @@ class Context:
         begin = life.first.mono_ns
         of_process = (loss for loss in self.losses if loss.process == life.process)
         return any(begin is None or loss.to_ns is None or loss.to_ns >= begin for loss in of_process)
+
+    def doubts(self, life: Life) -> tuple[str, ...]:
+        """Why the order or the owner of the life's rows is not sure: with one of these there is no proof."""
+        why = self.misordered.get(life.process)
+        return life.doubts if why is None else (*life.doubts, why)
 
     def manager_of(self, life: Life) -> Any | None:
         return self.managers.get((life.process, life.manager))
@@ -68,7 +74,7 @@ class Context:
         """
         if self.ranks_expected(life) == 1:
             return (life,)
-        return ranks_of(life, self.rooms[life.room].lives)
+        return ranks_of(life, self.rooms[life.room])
 
     def build_of(self, life: Life) -> str | None:
         process = self.processes.get(life.process)
@@ -116,6 +122,9 @@ class Survey:
     times: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     coverage: dict[tuple[str, int | None], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     ended: set[str] = field(default_factory=set)
+    misordered: dict[str, str] = field(default_factory=dict)
+    seqs: dict[str, int] = field(default_factory=dict)
+    clocks: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     rows: int = 0
     first_wall_ns: int | None = None
     last_wall_ns: int | None = None
@@ -123,8 +132,12 @@ class Survey:
     def take(self, event: Event) -> Event:
         """Note one row and hand it on."""
         self.rows += 1
+        if self.seqs.get(event.process) == event.seq:
+            self._misordered(event, "two rows have the same number")
+        self.seqs[event.process] = event.seq
         if event.mono_ns is not None:
             self.times[event.process].append(event.mono_ns)
+            self._take_clock(event, event.mono_ns)
         if event.wall_ns is not None:
             self.first_wall_ns = min(self.first_wall_ns or event.wall_ns, event.wall_ns)
             self.last_wall_ns = max(self.last_wall_ns or event.wall_ns, event.wall_ns)
@@ -136,6 +149,19 @@ class Survey:
         if event.thread is not None:
             self._take_thread(event, event.thread)
         return event
+
+    def _take_clock(self, event: Event, now: int) -> None:
+        """A thread's own clock never steps back; a row about losses has the number of the first of them."""
+        if event.source != "hook" or event.op == Op.ROWS_LOST:
+            return
+        key = (event.process, event.thread, event.tid)
+        if now < self.clocks.get(key, now):
+            self._misordered(event, f"the clock of thread {event.thread} runs backwards")
+        self.clocks[key] = now
+
+    def _misordered(self, event: Event, why: str) -> None:
+        said = f"the order of the rows of process {event.process} is not proved: {why} at seq {event.seq}"
+        self.misordered.setdefault(event.process, said)
 
     def _take_thread(self, event: Event, thread: str) -> None:
         key = (event.process, thread)
@@ -159,6 +185,7 @@ class Survey:
             losses=tuple(trace.losses),
             stuck_after_ns=threshold,
             ended=frozenset(self.ended),
+            misordered=self.misordered,
         )
 
 

@@ -13,8 +13,7 @@ from tracekv.event import Event, Op, State
 from tracekv.machine import RoomState, observed
 from tracekv.rooms import Life, partners
 from tracekv.rooms.life import as_state
-
-_SETTLED_TRANSFER = frozenset({Op.XFER_DONE, Op.XFER_FAILED, Op.XFER_RELEASED})
+from tracekv.rooms.outstanding import chunk_in_flight, queued_chunks
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,16 @@ class Sighting:
 def sight(life: Life, context: Context) -> Sighting:
     """Everything that the machine wants to know about ``life`` at the end of the trace."""
     enqueued = [row for row in life.body if row.op == Op.CHUNK_ENQUEUED]
-    abort_busy, meta_busy = _frames_in_hand(life, context)
+    abort_busy, meta_busy = frames_in_hand(life, context)
     aborted = _aborts_received(life) and not abort_busy
     return Sighting(
         status=life.state,
         peers=peers_present(life),
         enqueued=len(enqueued),
         all_sent=any(row.last for row in enqueued),
-        queue=queued_chunks(life),
-        in_flight=chunk_in_flight(life),
-        worker_idle=_worker_idle(life, context),
+        queue=queued_chunks(life.body),
+        in_flight=chunk_in_flight(life.body),
+        worker_idle=worker_idle(life, context),
         meta_pending=meta_busy or not _meta_complete(life),
         abort_pending=abort_busy or (_abort_on_its_way(life, context) and not aborted),
         abort_consumed=aborted,
@@ -84,30 +83,22 @@ def peers_present(life: Life) -> bool:
     return False
 
 
-def queued_chunks(life: Life) -> tuple[int, ...]:
-    """The ordinals of the chunks that were enqueued and not dequeued."""
-    taken = {row.chunk for row in life.body if row.op == Op.CHUNK_DEQUEUED}
-    sent = [row.chunk for row in life.body if row.op == Op.CHUNK_ENQUEUED and row.chunk is not None]
-    return tuple(chunk for chunk in sent if chunk not in taken)
-
-
-def chunk_in_flight(life: Life) -> int | None:
-    """The chunk with a transfer that is posted and not settled."""
-    flying: dict[object, int] = {}
-    for row in life.body:
-        key = row.handle if row.handle is not None else (row.chunk, row.attr("part"))
-        if row.op == Op.XFER_POSTED:
-            flying[key] = row.chunk if row.chunk is not None else 0
-        elif row.op in _SETTLED_TRANSFER:
-            flying.pop(key, None)
-    return next(iter(flying.values()), None)
+def unfinished(life: Life, context: Context) -> str | None:
+    """What a thread still had in hand for a life that is over, in words."""
+    if life.outstanding is not None:
+        return life.outstanding
+    if not worker_idle(life, context):
+        return "a worker was still inside a chunk"
+    if any(frames_in_hand(life, context)):
+        return "the bootstrap thread was still inside a frame"
+    return None
 
 
 def _last_of_thread(life: Life, prefix: str) -> Event | None:
     return next((row for row in reversed(life.events) if (row.thread or "").startswith(prefix)), None)
 
 
-def _worker_idle(life: Life, context: Context) -> bool:
+def worker_idle(life: Life, context: Context) -> bool:
     """The worker went on: back at its queue, or at another room."""
     last = _last_of_thread(life, "worker")
     if last is None or last.op == Op.CHUNK_SKIPPED or last.thread is None:
@@ -115,7 +106,7 @@ def _worker_idle(life: Life, context: Context) -> bool:
     return context.went_on(life.process, last.thread, last.seq)
 
 
-def _frames_in_hand(life: Life, context: Context) -> tuple[bool, bool]:
+def frames_in_hand(life: Life, context: Context) -> tuple[bool, bool]:
     """Whether the bootstrap thread may still be inside this life's last (ABORT, metadata) frame."""
     last = _last_of_thread(life, "bootstrap")
     if last is None or context.went_on(life.process, "bootstrap", last.seq):

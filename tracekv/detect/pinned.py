@@ -14,12 +14,12 @@ from tracekv.detect.base import Detector, Found, finding
 from tracekv.detect.blocked import blocked_on, queue_of
 from tracekv.detect.context import SECOND_NS, Context
 from tracekv.detect.observed import Sighting, sight
-from tracekv.detect.policies import Fitting, fitting
+from tracekv.detect.policies import fits_of
 from tracekv.detect.resurrection import overwrites_terminal, terminal_write
 from tracekv.event import Event, Op, State
 from tracekv.finding import PROOF, SUSPICION, Finding
 from tracekv.machine import Policy, Proof, RoomState, settles
-from tracekv.rooms import Life
+from tracekv.rooms import Life, missing
 
 #: Without these a missing row proves nothing about what a thread did.
 PROOF_SEAMS = ("status", "peers", "chunks", "control_in", "sender")
@@ -39,10 +39,10 @@ _NO_PROGRESS = frozenset(
 
 def find(life: Life, context: Context) -> Found:
     """At most one finding for the ranks of a role together, at the first of them that hangs."""
-    if life.settled:
+    if life.ended:
         return Found()
     ranks = context.ranks(life)
-    if any(other.settled and released_by(other) for other in ranks) or not _speaks_for(life, ranks):
+    if any(other.ended and released_by(other) for other in ranks) or not _speaks_for(life, ranks):
         return Found()
     found = _by_proof(life, ranks, context) or _by_time(life, ranks, context)
     return Found((found,) if found else ())
@@ -54,7 +54,7 @@ def released_by(life: Life) -> bool:
 
 
 def _speaks_for(life: Life, ranks: tuple[Life, ...]) -> bool:
-    first = next(other for other in ranks if other.open)
+    first = next(other for other in ranks if not other.ended)
     return (life.process, life.manager) == (first.process, first.manager)
 
 
@@ -71,7 +71,7 @@ class Attempt:
 
 
 def _by_proof(life: Life, ranks: tuple[Life, ...], context: Context) -> Finding | None:
-    attempts = {id(rank): attempt(rank, context) for rank in ranks if rank.open}
+    attempts = {id(rank): attempt(rank, context) for rank in ranks if not rank.ended}
     mine = attempts[id(life)]
     if not mine.proved:
         return None
@@ -120,23 +120,6 @@ def _proof_sentence(proofs: dict[str, Proof]) -> str:
     )
 
 
-def fits_of(life: Life, context: Context) -> Fitting:
-    """The policies that fit the life's process."""
-    manager = context.manager_of(life)
-    backend = getattr(manager, "backend", None)
-    key = (life.process, life.manager)
-    if key not in context.fits:
-        lives = [
-            other
-            for room in context.rooms.values()
-            for other in room.prefill
-            if (other.process, other.manager) == key
-        ]
-        context.fits[key] = fitting(context.build_of(life), backend, lives)
-    found: Fitting = context.fits[key]
-    return found
-
-
 def _gaps(life: Life, ranks: tuple[Life, ...], context: Context, others: list[Attempt]) -> tuple[str, ...]:
     """What keeps a proof for one rank from being one for the room."""
     gaps = []
@@ -147,6 +130,8 @@ def _gaps(life: Life, ranks: tuple[Life, ...], context: Context, others: list[At
         gaps.append("another rank may still turn Failed, which releases the room on all")
     if any(context.rows_lost_during(rank) for rank in ranks):
         gaps.append("rows were lost while the room lived")
+    gaps += [f"rows of the room are missing: {lack}" for rank in ranks for lack in missing(rank)]
+    gaps += [doubt for rank in ranks for doubt in context.doubts(rank)]
     return tuple(gaps)
 
 
@@ -184,7 +169,7 @@ def _finding(
     life: Life, ranks: tuple[Life, ...], context: Context, certainty: str, reasons: tuple[str, ...]
 ) -> Finding:
     since = last_progress(life)
-    stuck = tuple(sorted(context.rank_of(rank) for rank in ranks if rank.open))
+    stuck = tuple(sorted(context.rank_of(rank) for rank in ranks if not rank.ended))
     never = "will never leave" if certainty == PROOF else "has not left, and may never leave,"
     return finding(
         "pinned",

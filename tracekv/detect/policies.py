@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tracekv.detect.context import Context
 from tracekv.detect.observed import peers_present
 from tracekv.event import Event, Op, State
 from tracekv.machine import POLICIES, Policy
@@ -26,6 +27,7 @@ class Fitting:
 
     policies: Mapping[str, Policy]
     why: str
+    contradicted: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,23 @@ class Evidence:
         )
 
 
+def fits_of(life: Life, context: Context) -> Fitting:
+    """The policies that fit the life's process."""
+    manager = context.manager_of(life)
+    backend = getattr(manager, "backend", None)
+    key = (life.process, life.manager)
+    if key not in context.fits:
+        lives = [
+            other
+            for room in context.rooms.values()
+            for other in room.prefill
+            if (other.process, other.manager) == key
+        ]
+        context.fits[key] = fitting(context.build_of(life), backend, lives)
+    found: Fitting = context.fits[key]
+    return found
+
+
 def fitting(label: str | None, backend: str | None, lives: Iterable[Life]) -> Fitting:
     """The policies under which a proof must hold.
 
@@ -67,7 +86,8 @@ def fitting(label: str | None, backend: str | None, lives: Iterable[Life]) -> Fi
         if name != MOONCAKE and evidence.allows(policy):
             allowed[name] = replace(policy, bootstrap_timeout=False)
             allowed[f"{name} with a bootstrap timeout"] = replace(policy, bootstrap_timeout=True)
-    return Fitting(allowed, f"{why}; the rows allow {', '.join(allowed) or 'no build that is known'}")
+    told = f"{why}; the rows allow {', '.join(allowed) or 'no build that is known'}"
+    return Fitting(allowed, told, contradicted=known is not None)
 
 
 def evidence_of(lives: Iterable[Life]) -> Evidence:

@@ -9,11 +9,12 @@ exactly one life.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from tracekv.event import Event, Op
+from tracekv.rooms.consistent import contradiction, unsaid
 from tracekv.rooms.life import Life, Room, is_background
 from tracekv.rooms.settle import settled
 
@@ -50,19 +51,37 @@ def rooms_of(trace: TraceLike) -> dict[int, Room]:
 
 
 def lives_of(events: Iterable[Event], managers: Mapping[tuple[str, int], HasRole]) -> list[Life]:
-    """The lives in these rows; ``managers`` gives the roles, and where it does not, the rows do."""
+    """The lives in these rows; ``managers`` gives the roles, and where it does not, the rows do.
+
+    Rows that name no manager belong to the only one of their process; where there is none or several,
+    they are taken for the first one's, with a doubt.
+    """
     alone = _only_managers(managers)
     keyed: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
+    nameless: set[tuple[str, int, int]] = set()
     for event in events:
-        if event.room is not None:
-            manager = event.manager if event.manager is not None else alone.get(event.process, 0)
-            keyed[(event.process, manager, event.room)].append(event)
+        if event.room is None:
+            continue
+        manager = event.manager if event.manager is not None else alone.get(event.process)
+        key = (event.process, 0 if manager is None else manager, event.room)
+        keyed[key].append(event)
+        if manager is None:
+            nameless.add(key)
     lives: list[Life] = []
     for (process, manager, room), rows in keyed.items():
         known = managers.get((process, manager))
         role = (known.role if known else None) or role_from(rows)
-        lives.extend(_Walk(process, manager, role, room).walk(settled(rows)))
+        settled_rows = list(settled(rows))
+        doubts = _doubts(settled_rows, role, room if (process, manager, room) in nameless else None)
+        lives.extend(_Walk(process, manager, role, room, doubts).walk(settled_rows))
     return lives
+
+
+def _doubts(rows: Sequence[Event], role: str, nameless: int | None) -> tuple[str, ...]:
+    """Why these rows of one room in one manager are no sure history."""
+    owner = f"rows of room {nameless} do not say which manager they belong to"
+    told = (owner if nameless is not None else None, unsaid(rows, role), contradiction(rows, role))
+    return tuple(filter(None, told))
 
 
 def role_from(rows: Iterable[Event]) -> str:
@@ -96,6 +115,7 @@ class _Walk:
     manager: int
     role: str
     room: int
+    doubts: tuple[str, ...] = ()
     drafts: list[_Draft] = field(default_factory=list)
     early: list[Event] = field(default_factory=list)  # may belong to the next life
     frame: Event | None = None  # what the bootstrap thread is handling
@@ -178,4 +198,5 @@ class _Walk:
             cleared=draft.cleared,
             ghosts=tuple(sorted(draft.ghosts, key=lambda row: row.seq)),
             replaced=draft.replaced,
+            doubts=self.doubts,
         )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracekv.event import Event, Op, State
+from tracekv.rooms.outstanding import outstanding
+from tracekv.rooms.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Life:
     ``events`` are all its rows in the process's order, ``ghosts`` those of them that worker and
     bootstrap threads wrote after ``cleared``.  ``opened`` is missing when the trace begins in the
     middle of the life, or when only metadata or an ABORT was seen.  ``replaced``: another life
-    of the same id was opened here without this one being cleared.
+    of the same id was opened here without this one being cleared.  ``doubts`` say why the order or the
+    owner of its rows is not sure; nothing that is found in a life with doubts is a proof.
     """
 
     process: str
@@ -32,6 +35,7 @@ class Life:
     cleared: Event | None = None
     ghosts: tuple[Event, ...] = ()
     replaced: bool = False
+    doubts: tuple[str, ...] = ()
 
     @cached_property
     def body(self) -> tuple[Event, ...]:
@@ -59,11 +63,23 @@ class Life:
     def _last_of(self, op: str) -> State | None:
         return next((as_state(event.new) for event in reversed(self.body) if event.op == op), None)
 
-    @property
+    @cached_property
     def settled(self) -> bool:
-        """Whether the life came to an end: cleared, replaced, terminal, or polled when it was terminal.
+        """Whether the life came to an end and no worker has anything left to do for it."""
+        if self.cleared is not None or self.replaced or not self.entered:
+            return True
+        return self.ended and self.outstanding is None
 
-        What the scheduler has polled as terminal is released, whatever is stored over it afterwards.
+    @cached_property
+    def outstanding(self) -> str | None:
+        """What a worker still has to do for the room, in words."""
+        return outstanding(self.events)
+
+    @cached_property
+    def ended(self) -> bool:
+        """Whether the scheduler releases the room: cleared, replaced, terminal, or polled as terminal.
+
+        What was polled as terminal is released, whatever is stored over it afterwards.
         """
         if self.cleared is not None or self.replaced or self.state.terminal or not self.entered:
             return True
@@ -84,6 +100,14 @@ class Life:
     def open(self) -> bool:
         """Whether the life was still going on, as far as the trace shows."""
         return not self.settled
+
+    @cached_property
+    def span(self) -> tuple[int, float] | None:
+        """Wall clock of the first row and of the last, ghosts left out; an open life lasts for ever."""
+        times = [event.wall_ns for event in self.body if event.wall_ns is not None]
+        if not times:
+            return None
+        return min(times), float("inf") if self.open else max(times)
 
     @property
     def first(self) -> Event:
@@ -118,6 +142,10 @@ class Room:
     @property
     def decode(self) -> tuple[Life, ...]:
         return tuple(life for life in self.lives if life.role == "decode")
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return Timeline(self.lives)
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

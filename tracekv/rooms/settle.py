@@ -1,8 +1,9 @@
-"""What was there before a write that others came into, settled by the row before it.
+"""What was there before a write whose row does not know it, settled by the row before it.
 
 The recorder takes the old value, the effect and the number of a row in one step.  Where that step was
 interrupted the row carries ``seq_before``: its number, taken right at the effect, still stands, but its
-``old`` may be stale.  The row before it in the same table knows better.
+``old`` may be stale.  The row before it in the same table knows better, and it knows where ``old`` is
+missing altogether.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from tracekv.event import Event, Op, State
 
 
 def settled(rows: Iterable[Event]) -> Iterator[Event]:
-    """The rows of one room in one manager, in order, each interrupted write with what it really found."""
+    """The rows of one room in one manager, in order, each write with what it really found."""
     held: int | None = None
     for row in rows:
         if row.op not in (Op.STATUS_WRITTEN, Op.STATUS_DROPPED):
             yield row
             continue
-        if row.seq_before is not None and held is not None:
+        if held is not None and (row.seq_before is not None or row.old is None):
             row = replace(row, old=held)
         held = int(State.ABSENT) if row.op == Op.STATUS_DROPPED else row.new
         yield row

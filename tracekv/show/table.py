@@ -78,12 +78,14 @@ def _age_s(life: Life) -> float | None:
 
 
 def as_csv(table: Sequence[Mapping[str, Any]]) -> str:
-    """The table as CSV; flags are joined with semicolons."""
+    """The table as CSV; flags are joined with semicolons, control characters are escaped."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in table:
-        writer.writerow({**row, "flags": ";".join(row["flags"])})
+        cells = {**row, "flags": ";".join(row["flags"])}
+        texts = {name: escape(cell) for name, cell in cells.items() if isinstance(cell, str)}
+        writer.writerow(cells | texts)
     return out.getvalue()
 
 

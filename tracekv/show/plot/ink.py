@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
+from tracekv.show.escape import escape
 from tracekv.show.plot.layout import Plan
 from tracekv.show.plot.legible import PLAIN
 from tracekv.show.plot.palette import BLACK, WHITE
@@ -42,6 +43,7 @@ class Ink:
         self._used: Counter[str] = Counter()
 
     def gid(self, name: str) -> str:
+        name = escape(name)
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name}#{self._used[name]}"
 
