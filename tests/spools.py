@@ -7,11 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tracekv.event import Event, Op
+from tracekv.event import Event, Op, State
 from tracekv.spool import SpoolWriter
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+STATES = st.sampled_from([int(state) for state in State])
 
 
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -33,9 +35,9 @@ EVENTS = st.builds(
     rid=maybe(TEXT),
     generation=maybe(I64),
     site=maybe(TEXT),
-    requested=maybe(st.integers(-128, 127)),
-    old=maybe(st.integers(-128, 127)),
-    new=maybe(st.integers(-128, 127)),
+    requested=maybe(STATES),
+    old=maybe(STATES),
+    new=maybe(STATES),
     chunk=maybe(st.integers(0, 2**31 - 1)),
     last=maybe(st.booleans()),
     peer=maybe(TEXT),

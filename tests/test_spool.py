@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tests.spools import LISTS, some, write
 from tracekv.event import Event, Op
-from tracekv.spool import SpoolWriter, read_segment, read_spool, safe_name
+from tracekv.spool import SpoolWriter, read_segment, read_spool, safe_name, shown
 from tracekv.spool.layout import FRAME, HEADER_BYTES, KIND_TEXT, LOSS_AT, MAX_TEXT
 
 
@@ -210,6 +210,62 @@ def test_a_segment_that_was_taken_away_or_copied(tmp_path: Path) -> None:
     read = read_spool(tmp_path)
     assert len(read.events) == 200 - len(rows)
     assert [item.file for item in read.damage] == [third.name]
+    max(tmp_path.iterdir()).unlink()  # the last one: the one before it says that it was there
+    assert [item.why for item in read_spool(tmp_path).damage] == ["missing (2 of its segments)"]
+
+
+def three_lanes(folder: Path, *, close: bool) -> SpoolWriter:
+    writer = SpoolWriter(folder, "p")
+    for i in range(3):
+        assert writer.lane("worker", i).append(seq=i, op="a", mono_ns=i, wall_ns=i)
+    if close:
+        writer.close()
+    return writer
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_lane_that_was_taken_away(tmp_path: Path, gone: int, close: bool) -> None:
+    three_lanes(tmp_path, close=close)
+    assert read_spool(tmp_path).damage == []
+    (tmp_path / f"p.{gone}.0.seg").unlink()
+    known = close or gone < 2  # of a process that was killed nobody knows how many lanes it had
+    said = [(item.file, item.where) for item in read_spool(tmp_path).damage]
+    assert said == ([(f"p.{gone}.0.seg", f"lane {gone} of p")] if known else [])
+
+
+def test_a_lane_that_is_made_after_the_end_is_no_damage(tmp_path: Path) -> None:
+    assert three_lanes(tmp_path, close=True).lane("late", 9).append(seq=9, op="a", mono_ns=1, wall_ns=1)
+    assert read_spool(tmp_path).damage == []
+
+
+@pytest.mark.parametrize("column", ["requested", "old", "new"])
+@pytest.mark.parametrize("state", [-128, -2, 5, 127])
+@pytest.mark.parametrize("more", [{}, {"chunk": 3}], ids=["short", "long"])
+def test_a_state_that_is_none_is_damage(
+    tmp_path: Path, column: str, state: int, more: dict[str, Any]
+) -> None:
+    lane = SpoolWriter(tmp_path, "p").lane("worker-0", 7)
+    for seq, value in enumerate([-1, state, 4]):
+        assert lane.append(seq=seq, op="a", mono_ns=seq, wall_ns=1, **{column: value}, **more)
+    read = read_spool(tmp_path)
+    assert [event.seq for event in read.events] == [0, 2]
+    assert [(item.where, item.why) for item in read.damage] == [
+        ("seq 1", "1 rows with a state outside -1 to 4")
+    ]
+    assert [(loss.n, loss.from_ns, loss.thread) for loss in read.losses] == [(1, 1, "worker-0")]
+
+
+def test_what_is_no_regular_file_is_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.seg")
+    (tmp_path / "link.seg").symlink_to("/dev/zero")
+    said = {item.file: item.why for item in read_spool(tmp_path).damage}
+    assert said == {"pipe.seg": "not a regular file", "link.seg": "a symbolic link: not followed"}
+
+
+def test_a_path_in_a_message_is_short_and_one_line() -> None:
+    assert shown("a\nb\x1b\u202e/ü") == "a\\nb\\x1b\\u202e/ü" and shown("\udcff") == "\\udcff"
+    assert len(shown("x" * 5000)) < 300
 
 
 KILLED = textwrap.dedent(

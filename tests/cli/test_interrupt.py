@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs /proc to see the rig's process"
+)
+
 PIN = Path(__file__).parents[2] / "sample_traces/bad/resurrection_pin"
 
 
@@ -24,10 +28,9 @@ def children_of(pid: int) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-@pytest.mark.nixl
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the rig's process")
-def test_ctrl_c_during_a_replay() -> None:
-    command = [sys.executable, "-m", "tracekv", "replay", str(PIN), "--times", "100000"]
+def started(*more: str) -> tuple[subprocess.Popen[bytes], list[str]]:
+    """A replay that goes on for long, and the ids of its rig's processes."""
+    command = [sys.executable, "-m", "tracekv", "replay", str(PIN), "--times", "100000", *more]
     verb = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -38,9 +41,37 @@ def test_ctrl_c_during_a_replay() -> None:
     deadline = time.monotonic() + 30
     while not (rigs := children_of(verb.pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(0.5)
-    os.kill(verb.pid, signal.SIGINT)
+    assert rigs
+    time.sleep(1.5)
+    return verb, rigs
+
+
+def alive(rigs: list[str]) -> list[str]:
+    return [rig for rig in rigs if Path(f"/proc/{rig}").exists()]
+
+
+@pytest.mark.nixl
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_replay_that_is_ended_takes_its_rig_along(number: int) -> None:
+    verb, rigs = started()
+    os.kill(verb.pid, number)
     _, said = verb.communicate(timeout=30)
     assert verb.returncode == 130
     assert b"interrupted" in said and b"Traceback" not in said
-    assert rigs and not any(Path(f"/proc/{rig}").exists() for rig in rigs)
+    assert not alive(rigs)
+
+
+@pytest.mark.parametrize(
+    "rig", [pytest.param("nixl", marks=pytest.mark.nixl), pytest.param("sglang", marks=pytest.mark.sglang)]
+)
+def test_a_rig_whose_caller_was_killed_ends_by_itself(rig: str) -> None:
+    verb, rigs = started("--rig", rig)
+    verb.kill()
+    verb.communicate(timeout=30)
+    deadline = time.monotonic() + 20
+    while alive(rigs) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = alive(rigs)
+    for each in left:
+        os.kill(int(each), signal.SIGKILL)
+    assert not left

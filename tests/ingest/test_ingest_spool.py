@@ -87,7 +87,7 @@ def test_losses_are_told_and_kept(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     write(of("a"), tmp_path / "s")
-    with pytest.raises(UsageError, match="not a dataset"):
+    with pytest.raises(UsageError, match="no dataset"):
         ingest_spool(tmp_path / "s", tmp_path / "s")
     with pytest.raises(UsageError, match="no such"):
         ingest_spool(tmp_path / "nowhere", tmp_path / "t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from tracekv.trace.store import open_trace, write_dataset
 KEYS = {
     "schema", "room", "rig", "manager", "build", "schedule_kind", "times", "reproduced", "pinned", "outcomes",
     "left_behind", "diverged", "divergences", "disputed", "ended_otherwise", "bytes_checked", "bytes_wrong",
-    "expect", "met",
+    "expect", "met", "kinds", "corrupted",
 }  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_the_pin_happens_again_every_time(pin: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "manager     model" in result.stdout
     assert "reproduced 20/20: resurrection at Transferring, pinned at Transferring" in result.stdout
-    assert "pinned, as the analyzer finds it: 20/20" in result.stdout
+    assert "the analyzer finds: pinned 20/20, resurrection 20/20" in result.stdout
     found = told(pin, "--times", 3, "--expect", "pinned")
     assert set(found) == KEYS
     assert (found["reproduced"], found["pinned"], found["met"], found["disputed"]) == (3, 3, 3, 0)
@@ -85,8 +86,10 @@ def test_a_fix_is_confirmed_and_told_where_it_decides(pin: Path) -> None:
     result = run(*fixed)
     assert result.exit_code == 1
     assert "reproduced 0/20" in result.stdout and "ended Failed: 20/20" in result.stdout
-    assert "what happened instead: at deciding step" in result.stdout
     turn = told(*fixed)["ended_otherwise"]
+    assert f"what happened instead: at step {turn['step']} of the story" in result.stdout
+    story = CliRunner().invoke(main, ["show", str(pin), told(*fixed)["room"]]).stdout
+    assert re.search(rf"^> {turn['step']}\. .*skipped", story, re.MULTILINE)
     assert "skipped" in turn["original"] and "stores Failed over Transferring" in turn["again"]
 
 
@@ -152,8 +155,58 @@ def test_a_run_about_which_rig_and_analyzer_disagree_counts_for_nothing(
 
     monkeypatch.setattr(module, "repeat", lying)
     again = replay(open_trace(pin), times=3)
-    assert (again.reproduced, again.pinned, again.disputed, again.exit_code) == (2, 2, 1, 1)
+    assert (again.reproduced, again.pinned, again.disputed, again.exit_code) == (2, 3, 1, 1)
     assert "1/3 the analyzer and the rig disagree" in replay_text(again)
+
+
+@pytest.mark.nixl
+def test_a_run_with_wrong_bytes_meets_no_expectation(pin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("tracekv.replay.run")
+    real = module.repeat
+
+    def corrupted(*args: Any) -> Any:
+        done = real(*args)
+        done.runs[0].end = replace(done.runs[0].end, bytes_wrong=1)
+        return done
+
+    monkeypatch.setattr(module, "repeat", corrupted)
+    for expect in ("reproduced", "pinned"):
+        again = replay(open_trace(pin), times=3, expect=expect)
+        assert (again.met, again.corrupted, again.exit_code) == (2, 1, 1)
+        assert "1/3 WRONG BYTES" in replay_text(again)
+
+
+@pytest.mark.nixl
+def test_nothing_is_said_from_a_recording_with_holes(pin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("tracekv.replay.run")
+    real = module.repeat
+
+    def holed(job: Any, *args: Any) -> Any:
+        done = real(job, *args)
+        segment = max(Path(job.folder).glob("*.seg"), key=lambda path: path.stat().st_size)
+        segment.write_bytes(segment.read_bytes()[:-100])
+        return done
+
+    monkeypatch.setattr(module, "repeat", holed)
+    with pytest.raises(CannotTellError, match="could not be recorded whole"):
+        replay(open_trace(pin), times=3)
+
+
+def test_an_empty_build_is_no_build(pin: Path) -> None:
+    result = run(pin, "--build", "")
+    assert result.exit_code == 2 and "Name one with --build" in result.stderr
+
+
+def test_a_strict_schedule_needs_every_gated_event(make: Make) -> None:
+    trace = make("S:init B:info S:enq0* W:deq0 B:abort", detail="writes", build="0.5.14+fork")
+    result = run(trace, "--room", 7, "--schedule", "strict")
+    assert result.exit_code == 2 and "TRACEKV_DETAIL=gates" in result.stderr
+
+
+@pytest.mark.nixl
+def test_a_build_has_one_spelling(pin: Path) -> None:
+    found = told(pin, "--build", "0.5.14+fix-b+fork+fork", "--expect", "failed")
+    assert (found["build"], found["met"]) == ("0.5.14+fork+fix-b", 1)
 
 
 # -- replaying a replay
@@ -264,8 +317,15 @@ def test_options_that_mean_nothing_are_refused(pin: Path, options: dict[str, Any
 
 
 def test_the_trace_itself_is_not_written_to(pin: Path) -> None:
-    result = run(pin, "--keep", pin)
-    assert result.exit_code == 2 and "trace itself" in result.stderr
+    for keep in (pin, pin / "events"):
+        result = run(pin, "--keep", keep)
+        assert result.exit_code == 2 and "not empty" in result.stderr
+
+
+def test_what_cannot_be_written_to_is_said_before_anything_runs(pin: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run(pin, "--keep", tmp_path / "file/x")
+    assert result.exit_code == 2 and "cannot keep" in result.stderr
 
 
 def test_endless_rooms_are_refused(make: Make) -> None:

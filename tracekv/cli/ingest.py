@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekv.cli.arguments import PATH
 from tracekv.errors import EXIT_UNREADABLE
+from tracekv.spool import shown
 
 if TYPE_CHECKING:
     from tracekv.ingest.spool import Report
@@ -19,14 +23,14 @@ LONG = 16 << 20
 
 
 @click.command()
-@click.argument("spool", type=click.Path(path_type=Path))
+@click.argument("spool", type=PATH)
 @click.option(
     "-o",
     "--output",
     "trace",
     required=True,
     metavar="TRACE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder of the trace; a trace that is there already is added to.",
 )
 @click.pass_context
@@ -40,7 +44,7 @@ def ingest(context: click.Context, spool: Path, trace: Path) -> None:
     report = _run(spool, trace)
     for line in told(report):
         click.echo(line, err=True)
-    click.echo(f"next: tracekv analyze {trace}", err=True)
+    click.echo(f"next: tracekv analyze {shown(shlex.quote(str(trace)))}", err=True)
     if report.damage:
         context.exit(EXIT_UNREADABLE)
 
@@ -48,10 +52,11 @@ def ingest(context: click.Context, spool: Path, trace: Path) -> None:
 def _run(spool: Path, trace: Path) -> Report:
     from tracekv.ingest.spool import ingest_spool
 
-    segments = list(spool.rglob("*.seg")) if spool.is_dir() else []
+    if not sys.stderr.isatty() or not os.path.isdir(spool):
+        return ingest_spool(spool, trace)
+    segments = list(spool.rglob("*.seg"))
     names = {path.name.rsplit(".", 3)[0] for path in segments}
-    size = sum(path.stat().st_size for path in segments if path.is_file())
-    if size < LONG or not sys.stderr.isatty():
+    if sum(path.stat().st_size for path in segments if path.is_file()) < LONG:
         return ingest_spool(spool, trace)
     with click.progressbar(length=len(names), label="processes", file=sys.stderr) as bar:
         return ingest_spool(spool, trace, lambda _process, _rows: bar.update(1))

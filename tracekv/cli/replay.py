@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ def replay(
     from tracekv.replay.run import replay as again
     from tracekv.show.replay import replay_json, replay_text
 
-    with _progress(times) as told:
+    with _ended_in_order(), _progress(times) as told:
         answer = again(
             opened(trace), room=room, rig=rig, build=build, times=times, expect=expect, kind=schedule,
             fetch=fetch, keep=keep, told=told,
@@ -74,9 +75,22 @@ def replay(
 
 
 @contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a replay as Ctrl-C does: the rig's process and its folder go along."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def _progress(times: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr where somebody looks; called with the number of runs so far."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return
     with click.progressbar(length=times, label="replaying", file=sys.stderr) as bar:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tracekv.errors import UsageError
 from tracekv.event import Event
-from tracekv.spool import Damage, Loss
+from tracekv.spool import Damage, Loss, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def ingest_spool(spool: Path, folder: Path, progress: Callable[[str, int], None]
 
     check_target(folder)
     trace = open_trace(spool)
-    if trace.kind != "spool":
-        raise UsageError(f"{spool}: is a dataset already", hint=f"tracekv analyze {spool}")
+    if trace.kind == "dataset":
+        raise UsageError(f"{shown(spool)}: is a dataset already", hint=f"tracekv analyze {shown(spool)}")
     # The rows that count losses carry themselves; only what a reader found missing must be handed on.
     found = trace.found_losses
     rows, files = 0, []

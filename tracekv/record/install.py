@@ -46,7 +46,7 @@ def plugin() -> None:
 
     Called again in the same process it does nothing.  Never raises.
     """
-    folder = os.environ.get(SPOOL_VARIABLE)
+    folder = os.path.expanduser(os.environ.get(SPOOL_VARIABLE, "").strip())
     if not folder or _recording:
         return
     try:

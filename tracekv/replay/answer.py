@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tracekv.examine import Examined
+from tracekv.explain import story_of
 from tracekv.finding import Finding
 from tracekv.replay.choose import prefill_life
 from tracekv.replay.drive import Divergence, Run
@@ -26,10 +27,11 @@ Signature = frozenset[tuple[str, str, str]]
 class Replay:
     """The answer: how often the room's findings happened again, and how it ended otherwise.
 
-    ``outcomes`` counts end states, ``pinned`` the runs that the analyzer found pinned, ``left_behind``
-    what rooms left after they were cleared.  ``disputed`` counts runs about which the analyzer and the
-    rig's own dictionaries disagree; they count for no expectation.  ``turn`` is the first step at which
-    a run that ended otherwise was no longer like the original.
+    ``outcomes`` counts the end states of the runs that followed the schedule, ``kinds`` the runs in which
+    the analyzer found each kind, ``left_behind`` what rooms left after they were cleared.  ``disputed``
+    counts runs about which the analyzer and the rig's own dictionaries disagree, ``corrupted`` those in
+    which bytes differed although their transfer was seen done; neither meets any expectation.  ``turn``
+    is the first step at which a run that ended otherwise was no longer like the original.
     """
 
     room: int
@@ -39,18 +41,24 @@ class Replay:
     schedule: Schedule
     times: int
     reproduced: int
-    pinned: int
+    kinds: dict[str, int]
     outcomes: dict[str, int]
     left_behind: dict[str, int]
     diverged: Divergence | None
     divergences: int
     disputed: int
+    corrupted: int
     bytes_checked: int
     bytes_wrong: int
     expect: str
     met: int
     original: tuple[Finding, ...]
     turn: Turn | None = None
+
+    @property
+    def pinned(self) -> int:
+        """Runs in which the analyzer found the room pinned."""
+        return self.kinds.get("pinned", 0)
 
     @property
     def held(self) -> bool:
@@ -82,6 +90,11 @@ class _Judged:
         found = any(each.kind == "pinned" and each.role == "prefill" for each in self.findings)
         return self.run.divergence is None and found != self.run.end.pinned
 
+    @property
+    def sound(self) -> bool:
+        """Whether the run counts: analyzer and rig agree, and the bytes are right."""
+        return not self.disputed and not self.run.end.bytes_wrong
+
     def same(self, original: tuple[Finding, ...], life: Life) -> bool:
         """The same findings; for a room without any, the same end."""
         ended = bool(original) or self.run.end.label == _ended(life)
@@ -105,11 +118,11 @@ def answer_of(
 ) -> Replay:
     runs = _judged(done.runs, again.findings)
     followed = [each for each in runs if each.run.divergence is None]
-    same = [each for each in followed if each.same(original, life) and not each.disputed]
-    pinned = [each for each in runs if each.pinned and not each.disputed]
-    met = {"reproduced": same, "pinned": pinned}.get(expect)
+    sound = [each for each in followed if each.sound]
+    same = [each for each in sound if each.same(original, life)]
+    met = {"reproduced": same, "pinned": [each for each in sound if each.pinned]}.get(expect)
     if met is None:
-        met = [each for each in followed if each.run.end.label.lower() == expect and not each.pinned]
+        met = [each for each in sound if each.run.end.label.lower() == expect and not each.pinned]
     otherwise = next((each.run for each in followed if each not in same), None)
     diverged = [each.run.divergence for each in runs if each.run.divergence is not None]
     return Replay(
@@ -120,19 +133,26 @@ def answer_of(
         schedule=job.schedule,
         times=len(done.runs),
         reproduced=len(same),
-        pinned=len(pinned),
-        outcomes=dict(Counter(run.end.label for run in done.runs)),
+        kinds=dict(Counter(kind for each in runs for kind in sorted({f.kind for f in each.findings}))),
+        outcomes=dict(Counter(each.run.end.label for each in followed)),
         left_behind=dict(Counter(what for run in done.runs for what in run.end.left)),
         diverged=diverged[0] if diverged else None,
         divergences=len(diverged),
         disputed=sum(each.disputed for each in runs),
+        corrupted=sum(bool(run.end.bytes_wrong) for run in done.runs),
         bytes_checked=sum(run.end.bytes_checked for run in done.runs),
         bytes_wrong=sum(run.end.bytes_wrong for run in done.runs),
         expect=expect,
         met=len(met),
         original=original,
-        turn=None if otherwise is None else first_turn(life, prefill_life(again, otherwise.room)),
+        turn=None if otherwise is None else _turn(life, original, again, otherwise.room),
     )
+
+
+def _turn(life: Life, original: tuple[Finding, ...], again: Examined, room: int) -> Turn | None:
+    story = original[0].story if original else story_of((life,), life.process)
+    numbers = {step.event.seq: step.n for step in story}
+    return first_turn(life, prefill_life(again, room), numbers)
 
 
 def _ended(life: Life) -> str:

@@ -1,7 +1,7 @@
 """The rig's own process: reads one job from standard input, answers on the descriptor it was given.
 
-``python -m tracekv.replay.child FD``.  It never returns through the interpreter's shutdown: engine
-threads are not daemons, and a transport library may crash there.
+It never returns through the interpreter's shutdown: engine threads are not daemons, and a transport
+library may crash there.  When the caller is gone, so is this process at its next answer.
 """
 
 from __future__ import annotations
@@ -21,22 +21,28 @@ from tracekv.replay.rigs import Rig, Stalled
 
 def main() -> None:
     """Serve one job and leave the process."""
-    with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as answers:
-        try:
-            _serve(read_job(json.load(sys.stdin)), answers)
-            code = 0
-        except TracekvError as error:
-            _say(answers, {"error": error.message, "hint": error.hint, "exit_code": error.exit_code})
-            code = 1
-        except Stalled as stalled:
-            message = "the rig could not begin a room"
-            _say(answers, {"error": message, "hint": str(stalled), "exit_code": EXIT_CANNOT_TELL})
-            code = 1
-        except BaseException:
-            traceback.print_exc()
-            code = 1
-    sys.stderr.flush()
-    os._exit(code)
+    code = 1
+    try:
+        with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as answers:
+            code = _answered(answers)
+        sys.stderr.flush()
+    finally:  # whatever the streams do: nobody may be there to read them
+        os._exit(code)
+
+
+def _answered(answers: TextIO) -> int:
+    """Serve the job on standard input; the exit code of the process."""
+    try:
+        _serve(read_job(json.load(sys.stdin)), answers)
+        return 0
+    except TracekvError as error:
+        _say(answers, {"error": error.message, "hint": error.hint, "exit_code": error.exit_code})
+    except Stalled as stalled:
+        message = "the rig could not begin a room"
+        _say(answers, {"error": message, "hint": str(stalled), "exit_code": EXIT_CANNOT_TELL})
+    except BaseException:
+        traceback.print_exc()
+    return 1
 
 
 def _serve(job: Job, answers: TextIO) -> None:
@@ -65,7 +71,3 @@ def make_rig(job: Job) -> Rig:
     from tracekv.replay.rigs.sglang import SglangRig
 
     return SglangRig(parse_build(job.build), Path(job.source or ""), folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tracekv.event import Event
+from tracekv.event import Event, Op
 from tracekv.replay.rigs import End, Pending, Rig, Scenario, Stalled
 from tracekv.replay.schedule import HARD, POLL, Schedule, Step, gate_of
 
 REST_ORDER: Final = ("W", "B", "S", "D")  # who goes first once the schedule is consumed
+#: A soft write comes after the reads that lead to it, however many of them this build has.
+EFFECTS: Final = frozenset({Op.STATUS_WRITTEN, Op.STATUS_DROPPED, Op.PEER_ADDED, Op.PEER_POPPED})
+READS: Final = frozenset({Op.STATUS_CHECKED, Op.PEER_CHECKED})
 STEP_LIMIT: Final = 20_000
 
 
@@ -95,8 +98,10 @@ class _Driver:
                 if not step.arrives:
                     self._grant(step.actor, step)
                 return
-            if not step.hard or (step.gate == POLL and step.fits(pending)):
-                return  # a soft step that the code does not offer; a poll that would see nothing new
+            if step.gate == POLL and step.fits(pending):
+                return  # a poll that would see nothing new
+            if not step.hard and not (step.gate in EFFECTS and gate_of(pending) in READS and pending.enabled):
+                return  # a soft step that the code does not offer
             if not pending.enabled:
                 self._unblock(step, pending)
             elif gate_of(pending) in HARD:

@@ -62,7 +62,9 @@ def repeat(job: Job, told: Callable[[int], None] = lambda _: None) -> Repeated:
 def _answers(job: Job) -> Iterator[dict[str, Any]]:
     """The messages of one rig process, in order."""
     read_end, write_end = os.pipe()
-    command = [sys.executable, "-m", "tracekv.replay.child", str(write_end)]
+    # The rig imports what we import: -m would put the working directory before everything else.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from tracekv.replay.child import main; main()"
+    command = [sys.executable, "-c", code, str(write_end)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         pass_fds=(write_end,), text=True, errors="replace",
@@ -76,9 +78,9 @@ def _answers(job: Job) -> Iterator[dict[str, Any]]:
             if "error" in message:
                 raise _error(message)
             yield message
-        code = process.wait(timeout=SILENCE_S)
-        if code != 0:
-            raise RigError(f"the rig's process {_how(code)}", hint=_tail(log))
+        ended = process.wait(timeout=SILENCE_S)
+        if ended != 0:
+            raise RigError(f"the rig's process {_how(ended)}", hint=_tail(log))
     except subprocess.TimeoutExpired:
         raise RigError("the rig's process did not end", hint=_tail(log)) from None
     finally:

@@ -19,6 +19,7 @@ from tracekv.replay.answer import Replay, answer_of
 from tracekv.replay.choose import end_before, only_violating, prefill_life, prefill_managers, rows_of
 from tracekv.replay.job import Job
 from tracekv.replay.repeat import repeat
+from tracekv.replay.rigs.build import normalized
 from tracekv.replay.schedule import Schedule, anchored_schedule, scenario_of, strict_schedule
 
 RIGS: Final = ("nixl", "sglang")
@@ -63,18 +64,23 @@ def replay(
         when the trace does not hold the room's prefill side.
     """
     _check(rig, expect, kind, times)
-    _check_keep(trace, keep)
+    _check_keep(keep)
     seen = examine(trace)
     chosen = room if room is not None else only_violating(seen)
     life = prefill_life(seen, chosen)
     about = tuple(each for each in seen.findings if each.room == chosen)
     process = trace.processes.get(life.process)
-    target = build or (process.build if process else None)
+    target = normalized(build if build is not None else (process and process.build) or "")
     if not target:
-        raise UsageError("the trace does not say which build it is from", hint="Name one with --build.")
+        raise UsageError("no build is named, and the trace names none", hint="Name one with --build.")
     rows = rows_of(trace, life, end_before(seen, life))
     prefill = prefill_managers(trace, life.process)
     strict = (kind or _kind(process, rig, target)) == "strict"
+    if strict and (process is None or process.detail != "gates"):
+        raise UsageError(
+            "a strict schedule needs a trace with every gated event",
+            hint="Record with TRACEKV_DETAIL=gates, or leave --schedule out.",
+        )
     schedule = (strict_schedule if strict else anchored_schedule)(rows, prefill)
     _check_steps(schedule, chosen)
     with _folder(keep) as folder:
@@ -95,10 +101,19 @@ def _check(rig: str, expect: str, kind: str | None, times: int) -> None:
         raise UsageError(f"a room cannot be replayed {times} times", hint="Once, or more often.")
 
 
-def _check_keep(trace: Any, keep: Path | None) -> None:
-    path = getattr(trace, "path", None)
-    if keep is not None and path is not None and keep.resolve() == Path(path).resolve():
-        raise UsageError(f"{keep} is the trace itself", hint="Keep the replays in a folder of their own.")
+def _check_keep(keep: Path | None) -> None:
+    """A trace of its own: replays that lie among other rows would change what those say."""
+    if keep is None:
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        (keep / ".tracekv").touch()
+        (keep / ".tracekv").unlink()
+        taken = any(keep.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot keep the replays in {keep}: {error.strerror}") from error
+    if taken:
+        raise UsageError(f"{keep} is not empty", hint="Keep the replays in a folder of their own.")
 
 
 def _check_steps(schedule: Schedule, room: int) -> None:
@@ -144,6 +159,15 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _examined(folder: Path) -> Examined:
+    """The replays' own trace, judged; nothing is said from a recording with holes."""
     from tracekv.trace.store import open_trace
 
-    return examine(open_trace(folder))
+    recorded = open_trace(folder)
+    lost = [f"{loss.n} rows of {loss.thread}: {loss.why}" for loss in recorded.losses]
+    holes = lost + [str(each) for each in recorded.damage]
+    if holes:
+        raise CannotTellError(
+            f"the replays could not be recorded whole in {folder} ({holes[0]})",
+            hint="Is the disk full? TMPDIR or --keep choose another one.",
+        )
+    return examine(recorded)

@@ -8,6 +8,7 @@ original is where the other build decided otherwise.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,35 +23,39 @@ DECIDING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The first difference: ``step`` counts the original's deciding events from 1.
+    """The first difference.
 
+    ``step`` is the number that the original's story gives to it, ``None`` where that has no such step.
     ``original`` and ``again`` are what one thread did there, ``None`` where it did nothing more.
     """
 
-    step: int
+    step: int | None
     original: str | None
     again: str | None
 
     def __str__(self) -> str:
+        place = "after its last step" if self.step is None else f"at step {self.step} of the story"
         return (
-            f"at deciding step {self.step}: then {self.original or 'that thread did nothing more'}; "
+            f"{place}: then {self.original or 'that thread did nothing more'}; "
             f"now {self.again or 'that thread does nothing more'}"
         )
 
 
-def first_turn(original: Life, again: Life) -> Turn | None:
-    """The first deciding event at which the two lives differ, ``None`` where none does."""
+def first_turn(original: Life, again: Life, numbers: Mapping[int, int]) -> Turn | None:
+    """The first deciding event at which the two lives differ, ``None`` where none does.
+
+    ``numbers`` gives the story's number of a row of the original by its ``seq``.
+    """
     to_come: dict[str, deque[Event]] = {}
     for row in _deciding(again):
         to_come.setdefault(_thread(row), deque()).append(row)
-    step = 0
-    for step, then in enumerate(_deciding(original), start=1):
+    for then in _deciding(original):
         ahead = to_come.get(_thread(then))
         now = ahead.popleft() if ahead else None
         if now is None or _facts(then) != _facts(now):
-            return Turn(step, _told(then), _told(now))
+            return Turn(numbers.get(then.seq), _told(then), _told(now))
     more = min((ahead[0] for ahead in to_come.values() if ahead), key=lambda row: row.seq, default=None)
-    return None if more is None else Turn(step + 1, None, _told(more))
+    return None if more is None else Turn(None, None, _told(more))
 
 
 def _thread(row: Event) -> str:

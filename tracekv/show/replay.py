@@ -22,11 +22,13 @@ def replay_json(answer: Replay) -> dict[str, Any]:
         "times": answer.times,
         "reproduced": answer.reproduced,
         "pinned": answer.pinned,
+        "kinds": answer.kinds,
         "outcomes": answer.outcomes,
         "left_behind": answer.left_behind,
         "diverged": None if answer.diverged is None else asdict(answer.diverged),
         "divergences": answer.divergences,
         "disputed": answer.disputed,
+        "corrupted": answer.corrupted,
         "ended_otherwise": None if answer.turn is None else asdict(answer.turn),
         "bytes_checked": answer.bytes_checked,
         "bytes_wrong": answer.bytes_wrong,
@@ -46,9 +48,10 @@ def replay_text(answer: Replay) -> str:
         "",
         f"reproduced {answer.reproduced}/{answer.times}{_findings(answer)}",
         *(f"  ended {state}: {count}/{answer.times}" for state, count in answer.outcomes.items()),
-        *_pinned(answer),
+        *_kinds(answer),
         *(f"  left behind: {what}, {count} times" for what, count in answer.left_behind.items()),
         *_disputed(answer),
+        *_corrupted(answer),
         *_turned(answer),
         *_diverged(answer),
         f"  bytes checked at decode: {answer.bytes_checked:,}, wrong: {answer.bytes_wrong:,}",
@@ -65,13 +68,19 @@ def _findings(answer: Replay) -> str:
     return f": {kinds}"
 
 
-def _pinned(answer: Replay) -> list[str]:
-    return [f"  pinned, as the analyzer finds it: {answer.pinned}/{answer.times}"] if answer.pinned else []
+def _kinds(answer: Replay) -> list[str]:
+    found = (f"{kind.replace('_', ' ')} {count}/{answer.times}" for kind, count in answer.kinds.items())
+    return [f"  the analyzer finds: {', '.join(found)}"] if answer.kinds else []
 
 
 def _disputed(answer: Replay) -> list[str]:
     said = "the analyzer and the rig disagree about a pinned sender; counted for nothing"
     return [f"  {answer.disputed}/{answer.times} {said}"] if answer.disputed else []
+
+
+def _corrupted(answer: Replay) -> list[str]:
+    said = "WRONG BYTES at decode although the transfer was seen done; counted for nothing"
+    return [f"  {answer.corrupted}/{answer.times} {said}"] if answer.corrupted else []
 
 
 def _turned(answer: Replay) -> list[str]:

@@ -23,7 +23,8 @@ MAX_SEGMENT: Final = 1 << 26
 MAX_TEXT: Final = 4096
 
 HEAD: Final = struct.Struct("<8sHHIIQqHH160s96s")  # then its crc
-CLOSED: Final = struct.Struct("<QI")  # used bytes, crc: written once, by close()
+#: Used bytes; lanes of the process so far, 0 where another segment of the lane follows; crc.  Written once.
+CLOSED: Final = struct.Struct("<QII")
 #: n, first seq, first and last mono_ns, first wall_ns, why; then its crc.
 LOSS: Final = struct.Struct("<QqqqqI")
 WORD: Final = struct.Struct("<I")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 from zlib import crc32
 
 from tracekv.errors import UsageError
-from tracekv.event import Event, Op
+from tracekv.event import Event, Op, State
 from tracekv.spool.account import Damage, Loss, losses_of
+from tracekv.spool.files import open_regular, shown
 from tracekv.spool.layout import (
     CLOSED,
     CLOSED_AT,
@@ -47,7 +48,11 @@ from tracekv.spool.layout import (
 
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
-    """One segment: whose it is, its rows in the order of writing, and where reading ended."""
+    """One segment: whose it is, its rows in the order of writing, and where reading ended.
+
+    ``lanes`` is ``None`` while it is written; at its end the lanes of the process so far, or 0 where
+    another segment of its lane follows.
+    """
 
     process: str
     thread: str
@@ -56,6 +61,7 @@ class SegmentRead:
     number: int
     events: list[Event] = field(default_factory=list, repr=False)
     end: int = HEADER_BYTES
+    lanes: int | None = None
     losses: tuple[Loss, ...] = ()
     damage: tuple[Damage, ...] = ()
 
@@ -67,6 +73,10 @@ class SpoolRead:
     events: list[Event] = field(repr=False)
     losses: list[Loss]
     damage: list[Damage]
+
+
+_STATES: Final = frozenset({None, *State})
+STATE_OUTSIDE: Final = f"with a state outside {min(State):d} to {max(State):d}"
 
 
 class _Torn(Exception):
@@ -82,7 +92,7 @@ def segment_files(folder: Path) -> list[Path]:
         where there is no such folder.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder}: no such spool folder")
+        raise UsageError(f"{shown(folder)}: no such spool folder")
     return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.name[0] != ".")
 
 
@@ -122,21 +132,35 @@ def same(one: SegmentRead, other: SegmentRead) -> bool:
 
 
 def missing_segments(heads: Iterable[SegmentRead], *folders: Path) -> list[Damage]:
-    """A lane's segments are numbered from 0 without a gap; a gap is a file that was taken away."""
-    numbers: dict[tuple[str, int], set[int]] = {}
+    """Lanes of a process and segments of a lane are numbered from 0: a gap is a file that was taken away.
+
+    So is what should follow: a closed segment says whether its lane goes on, and how many lanes there are.
+    """
+    lanes: dict[str, dict[int, list[SegmentRead]]] = {}
     for head in heads:
-        numbers.setdefault((head.process, head.lane), set()).add(head.number)
+        lanes.setdefault(head.process, {}).setdefault(head.lane, []).append(head)
     gone: list[Damage] = []
-    for (process, lane), found in sorted(numbers.items()):
-        # Numbers are as hostile as any other bytes: never count up to one.
-        first = next(n for n in range(len(found) + 1) if n not in found)
-        if first > max(found):
-            continue
-        name = segment_name(process, lane, first)
-        # Where it exists it is damaged, and told, or was made while the folder was listed.
-        if not any((folder / name).exists() for folder in folders):
-            gone.append(Damage(name, "segment", f"missing ({max(found) + 1 - len(found)} of its lane)"))
-    return gone
+    for process, of_process in sorted(lanes.items()):
+        told = max(head.lanes or 0 for of_lane in of_process.values() for head in of_lane)
+        first, missing = _gap(set(of_process), told)
+        if missing:
+            name = segment_name(process, first, 0)
+            gone.append(Damage(name, f"lane {first} of {process}", f"missing ({missing} of its lanes)"))
+        for lane, of_lane in sorted(of_process.items()):
+            top = max(of_lane, key=lambda head: head.number)
+            first, missing = _gap({head.number for head in of_lane}, top.number + 1 + (top.lanes == 0))
+            if missing:
+                name = segment_name(process, lane, first)
+                gone.append(Damage(name, f"lane {lane} of {process}", f"missing ({missing} of its segments)"))
+    # Where it exists it is damaged, and told, or was made while the folder was listed.
+    return [each for each in gone if not any((folder / each.file).exists() for folder in folders)]
+
+
+def _gap(found: set[int], total: int) -> tuple[int, int]:
+    """The first number that is missing below the highest found or ``total``, and how many are."""
+    # Numbers are as hostile as any other bytes: never count up to one.
+    first = next(n for n in range(len(found) + 1) if n not in found)
+    return first, max(total, max(found) + 1) - len(found)
 
 
 def read_segment(path: Path, limit: int | None = None) -> SegmentRead | Damage:
@@ -157,10 +181,8 @@ def read_segment(path: Path, limit: int | None = None) -> SegmentRead | Damage:
 def _attempt(path: Path, limit: int | None) -> SegmentRead | Damage:
     try:
         data = _load(path)
-    except OSError as error:
-        return Damage(path.name, "file", error.strerror or str(error))
-    except _Torn as error:
-        return Damage(path.name, "file", str(error))
+    except (OSError, _Torn) as error:
+        return Damage(path.name, "file", getattr(error, "strerror", None) or str(error))
     head = _header(data, path.name)
     return head if isinstance(head, Damage) else _body(data, head, path.name, limit)
 
@@ -171,18 +193,15 @@ def _load(path: Path) -> bytes:
     Raises
     ------
     OSError
-        also for a symbolic link: it may lead anywhere.
+        also where it is no regular file.
     _Torn
-        where it cannot be a segment.
+        where it is too large for a segment.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise _Torn("not a regular file")
-        if status.st_size > MAX_SEGMENT:
-            raise _Torn(f"{status.st_size} bytes: larger than any segment")
-        return file.read(MAX_SEGMENT)
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_SEGMENT:
+            raise _Torn(f"{size} bytes: larger than any segment")
+        return file.read(size)
 
 
 def _header(data: bytes, name: str) -> SegmentRead | Damage:
@@ -204,7 +223,7 @@ def _header(data: bytes, name: str) -> SegmentRead | Damage:
 
 def _body(data: bytes, head: SegmentRead, name: str, limit: int | None) -> SegmentRead:
     size = HEAD.unpack_from(data)[5]
-    used = _closed(data)
+    used, lanes = _closed(data)
     expected = size if used is None else used
     reach = min(len(data), expected, len(data) if limit is None else limit)
     events, end, why = _records(data, head, reach)
@@ -220,17 +239,28 @@ def _body(data: bytes, head: SegmentRead, name: str, limit: int | None) -> Segme
     losses = (
         [] if why is None else [Loss(head.process, head.thread, 1, last, None, f"{name}, byte {end}: {why}")]
     )
+    if strange := [event for event in events if not _states_known(event)]:
+        events = list(filter(_states_known, events))
+        n, first, final = len(strange), strange[0].mono_ns, strange[-1].mono_ns
+        damage.append(Damage(name, f"seq {strange[0].seq}", f"{n} rows {STATE_OUTSIDE}"))
+        losses.append(Loss(head.process, head.thread, n, first, final, STATE_OUTSIDE))
     told = _loss_row(data, head)
     if isinstance(told, Event):
         events.append(told)
     elif told is not None:
         damage.append(Damage(name, "header", told))
-    return replace(head, events=events, end=end, losses=tuple(losses), damage=tuple(damage))
+    return replace(head, events=events, end=end, lanes=lanes, losses=tuple(losses), damage=tuple(damage))
 
 
-def _closed(data: bytes) -> int | None:
-    used, crc = CLOSED.unpack_from(data, CLOSED_AT)
-    return used if used and crc == crc32(data[CLOSED_AT : CLOSED_AT + 8]) else None
+def _states_known(event: Event) -> bool:
+    return event.old in _STATES and event.new in _STATES and event.requested in _STATES
+
+
+def _closed(data: bytes) -> tuple[int, int] | tuple[None, None]:
+    """Used bytes and lanes, where the segment was closed."""
+    used, lanes, crc = CLOSED.unpack_from(data, CLOSED_AT)
+    whole = used and crc == crc32(data[CLOSED_AT : CLOSED_AT + CLOSED.size - WORD.size])
+    return (used, lanes) if whole else (None, None)
 
 
 def _rows_beyond(data: bytes, end: int, reach: int) -> bool:

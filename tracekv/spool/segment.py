@@ -12,6 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from tracekv.spool.layout import (
+    CLOSED,
     CLOSED_AT,
     FRAME,
     HEADER_BYTES,
@@ -97,8 +98,11 @@ class Segment:
         finally:
             os.close(fd)
 
-    def close(self) -> None:
+    def close(self, lanes: int = 0) -> None:
         """Ends the segment: says how long it is, and gives back the rest of the disk.
+
+        ``lanes`` are those of the process so far, where the lane ends here; 0 where it goes on in
+        another segment.
 
         The mapping goes first: a store into a page beyond the end of a file would be a SIGBUS.
         """
@@ -108,7 +112,7 @@ class Segment:
             used = self.used
             while used + 8 <= self.size and (length := WORD.unpack(os.pread(fd, 4, used))[0]):
                 used = (used + 8 + length + 7) & ~7  # committed while another thread closed the lane
-            data = used.to_bytes(8, "little")
+            data = CLOSED.pack(used, lanes, 0)[: -WORD.size]
             os.pwrite(fd, data + WORD.pack(crc32(data)), CLOSED_AT)
             os.ftruncate(fd, used)
         finally:

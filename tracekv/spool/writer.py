@@ -189,7 +189,7 @@ class Lane:
                 self._open(MIN_SEGMENT)
             self._stopped = CLOSED_LANE
             if self._segment is not None:
-                self._segment.close()
+                self._segment.close(self._writer.lanes)
         except Exception:
             self._stopped = CLOSED_LANE
 
@@ -309,6 +309,11 @@ class SpoolWriter:
     def lost(self) -> int:
         """Rows lost so far, in all lanes."""
         return sum(lane.lost for lane in list(self._lanes))
+
+    @property
+    def lanes(self) -> int:
+        """Lanes made so far; they are numbered from 0."""
+        return len(self._lanes)
 
     def lane(self, thread: str, tid: int) -> Lane:
         """A lane for the calling thread.  Never raises; makes its first segment now."""

@@ -6,13 +6,12 @@ promise: a fact that no row states is ``None``, never a default.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tracekv.event import Event, Op
-from tracekv.spool import Damage, Loss, losses_of
+from tracekv.spool import Damage, Loss, json_object, losses_of, number_of, text_of
 
 __all__ = ["DESCRIBING", "Damage", "Description", "Loss", "Manager", "Process", "describe"]
 
@@ -92,32 +91,16 @@ def describe(events: Iterable[Event], processes: Iterable[str] = ()) -> Descript
     return tables
 
 
-def _attrs(event: Event) -> dict[str, Any]:
-    try:
-        found = json.loads(event.attrs or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def _process_started(tables: Description, event: Event) -> None:
-    said = _attrs(event)
+    said = json_object(event.attrs)
     tables.processes[event.process] = replace(
         tables.processes[event.process],
-        host=_text(said.get("host")),
-        pid=_number(said.get("pid")),
-        engine=_text(said.get("engine")),
-        version=_text(said.get("version")),
-        build=_text(said.get("build")),
-        detail=_text(said.get("detail")),
+        host=text_of(said.get("host")),
+        pid=number_of(said.get("pid")),
+        engine=text_of(said.get("engine")),
+        version=text_of(said.get("version")),
+        build=text_of(said.get("build")),
+        detail=text_of(said.get("detail")),
         started_ns=event.wall_ns,
     )
 
@@ -129,22 +112,22 @@ def _process_ended(tables: Description, event: Event) -> None:
 def _manager_started(tables: Description, event: Event) -> None:
     if event.manager is None:
         return
-    said = _attrs(event)
+    said = json_object(event.attrs)
     timeout = said.get("bootstrap_timeout_s")
     tables.managers[event.process, event.manager] = Manager(
         event.process,
         event.manager,
-        role=_text(said.get("role")),
-        backend=_text(said.get("backend")),
+        role=text_of(said.get("role")),
+        backend=text_of(said.get("backend")),
         bootstrap_timeout_s=timeout if isinstance(timeout, (int, float)) else None,
         attrs=said,
-        **{name: _number(said.get(name)) for name in _RANKS},  # type: ignore[arg-type]
+        **{name: number_of(said.get(name)) for name in _RANKS},  # type: ignore[arg-type]
     )
 
 
 def _seam_installed(tables: Description, event: Event) -> None:
-    said = _attrs(event)
-    name, state = _text(said.get("seam")), _text(said.get("state"))
+    said = json_object(event.attrs)
+    name, state = text_of(said.get("seam")), text_of(said.get("state"))
     if name is None or state is None:
         return
     key = (event.process, -1 if event.manager is None else event.manager)

@@ -7,14 +7,16 @@ there reads as null, one that is not known is ignored, and one of the wrong type
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import pyarrow as pa
 
+from tracekv import __version__
 from tracekv.errors import UnreadableError
 from tracekv.event import COLUMNS
+from tracekv.trace.metadata import newer
 
 VERSION: Final = 1
 
@@ -63,14 +65,6 @@ Upgrader = Callable[[pa.Table], pa.Table]
 UPGRADERS: Final[dict[int, Upgrader]] = {}
 
 
-def tracekv_version() -> str:
-    """The installed tracekv, ``0`` where it runs from a checkout that is not installed."""
-    try:
-        return version("tracekv")
-    except PackageNotFoundError:
-        return "0"
-
-
 def file_version(metadata: Mapping[bytes, bytes]) -> int:
     """The schema version that a file's key-value metadata declares; 1 where it declares none.
 
@@ -80,15 +74,14 @@ def file_version(metadata: Mapping[bytes, bytes]) -> int:
         for a version that this tracekv does not know, with the one that is needed.
     """
     text = metadata.get(b"tracekv.schema", b"1").decode("utf-8", "replace")
-    try:
-        found = int(text)
-    except ValueError:
-        raise UnreadableError(f"schema version {text[:20]!r} is not a number") from None
-    if not 1 <= found <= VERSION:
+    if not re.fullmatch("0*[1-9][0-9]{0,99}", text):
+        raise UnreadableError(f"{text[:20]!r} is no schema version")
+    found = int(text)
+    if found > VERSION:
         needs = metadata.get(b"tracekv.needs", b"").decode("utf-8", "replace")[:20]
         raise UnreadableError(
-            f"written in schema version {found}; this tracekv ({tracekv_version()}) reads up to {VERSION}",
-            hint=f"install tracekv {needs or 'in the version that wrote it'} or newer",
+            f"written in schema version {found}; this tracekv ({__version__}) reads up to {VERSION}",
+            hint=f"install tracekv {needs} or newer" if newer(needs) else "install a newer tracekv",
         )
     return found
 

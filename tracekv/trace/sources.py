@@ -1,25 +1,28 @@
-"""The two kinds of files behind a trace, behind one interface.
+"""The files behind a trace, spools and Parquet in any mixture, behind one interface.
 
-Both are surveyed when they are made, and read again at each pass.  The promise: what a pass gives
-was there at the survey, so that a live spool does not grow between two passes, and a file that
-was damaged since is damage, not an exception.
+They are surveyed when the source is made, and read again at each pass.  The promise: what a pass
+gives was there at the survey, and a file that was damaged since is damage, not an exception.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracekv.errors import UnreadableError
 from tracekv.event import Event
-from tracekv.spool import Damage, Loss, SegmentRead, missing_segments, read_segment, same
-from tracekv.trace.describe import DESCRIBING
-from tracekv.trace.parquet import Shard, rows, survey, table_of, tables
+from tracekv.spool import Damage, Loss, shown
+from tracekv.trace.folder import Found
+from tracekv.trace.parquet import Shard, is_process_table, survey
+from tracekv.trace.pieces import Piece, apart, conflicts, history
+from tracekv.trace.rows import table_of
+from tracekv.trace.segments import survey_segments
+
+_T = TypeVar("_T")
 
 
 def batches(events: Iterable[Event], size: int = 1 << 16) -> Iterator[list[Event]]:
@@ -34,122 +37,72 @@ def batches(events: Iterable[Event], size: int = 1 << 16) -> Iterator[list[Event
         yield batch
 
 
-def distinct(events: list[Event]) -> Iterator[Event]:
-    """By seq, and each row once: a file that was copied into a trace twice does not double it."""
-    events.sort(key=lambda event: event.seq)
-    for _, group in groupby(events, key=lambda event: event.seq):
-        yield from dict.fromkeys(group)
+class Source:
+    """Where a trace's rows come from.
 
+    Raises
+    ------
+    UnreadableError
+        where none of the files can be read.
+    """
 
-def _found(folder: Path, suffix: str, top: str | None = None) -> list[Path]:
-    """Files below a folder by their suffix, hidden ones left out, symbolic links to folders not followed."""
-    found = []
-    for here, folders, names in os.walk(folder, followlinks=False):
-        folders[:] = sorted(name for name in folders if name[0] != "." and name != top)
-        found += [Path(here) / name for name in names if name.endswith(suffix) and name[0] != "."]
-    return sorted(found)
-
-
-def parquet_files(folder: Path) -> list[Path]:
-    """The files of events below a folder; tables of processes beside them are left out."""
-    return _found(folder, ".parquet", "processes")
-
-
-def spool_files(folder: Path, *, deep: bool) -> list[Path]:
-    """The segments in a folder, or in those below it too."""
-    if deep:
-        return _found(folder, ".seg")
-    return sorted(path for path in folder.iterdir() if path.name.endswith(".seg") and path.name[0] != ".")
-
-
-class SpoolSource:
-    """Segments, in one folder or in several."""
-
-    kind = "spool"
-
-    def __init__(self, files: list[Path], root: Path, *, alone: bool = False) -> None:
-        self.describing: list[Event] = []
-        self.losses: list[Loss] = []
-        self.damage: list[Damage] = []
-        self._segments: list[tuple[Path, SegmentRead]] = []
-        for path in files:
-            self._survey(path, str(path.relative_to(root)))
-        if not self._segments:
-            raise UnreadableError(f"{root}: no segment can be read", hint=str(self.damage[0]))
-        heads = [head for _, head in self._segments]
-        if not alone:
-            self.damage += missing_segments(heads, *{path.parent for path in files})
-        self.processes = tuple(sorted({head.process for head in heads}))
-        self.describing.sort(key=lambda event: (event.process, event.seq))
-
-    def _survey(self, path: Path, name: str) -> None:
-        found = read_segment(path)
-        if isinstance(found, Damage):
-            self.damage.append(Damage(name, found.where, found.why))
-        elif any(same(found, head) for _, head in self._segments):
-            self.damage.append(Damage(name, "header", "the same segment a second time; not read"))
-        else:
-            self.describing += [event for event in found.events if event.op in DESCRIBING]
-            self.losses += found.losses
-            self.damage += [Damage(name, item.where, item.why) for item in found.damage]
-            found.events.clear()
-            self._segments.append((path, found))
+    def __init__(self, found: Found, root: Path, *, alone: bool = False) -> None:
+        spools = survey_segments(found.segments, root, alone=alone)
+        shards, refused = _survey_all(found.parquet, root)
+        self.damage: list[Damage] = [*found.damage, *spools.damage, *(damage for damage, _ in refused)]
+        self.damage += dict.fromkeys(damage for shard in shards for damage in shard.damage)
+        if not shards and not spools.heads:
+            raise _nothing(root, found, self.damage, [error for _, error in refused])
+        self.kind = "dataset" if not spools.heads else "mixed" if shards else "spool"
+        self.losses: list[Loss] = list(
+            dict.fromkeys(chain(spools.losses, *(shard.losses for shard in shards)))
+        )
+        names = {head.process for head in spools.heads}.union(*(shard.processes for shard in shards))
+        self.processes = tuple(sorted(names))
+        told = dict.fromkeys(chain(spools.describing, *(shard.describing for shard in shards)))
+        self.describing = sorted(told, key=lambda event: (event.process, event.seq))
+        numbered = [*spools.pieces, *(each for shard in shards for each in shard.pieces)]
+        self.damage += conflicts(numbered)
+        self._pieces: dict[str, list[Piece]] = {process: [] for process in self.processes}
+        for piece, _ in sorted(numbered, key=lambda each: each[0].first):
+            self._pieces[piece.process].append(piece)
 
     def rows(self, process: str) -> Iterator[Event]:
-        events: list[Event] = []
-        for path, head in self._segments:
-            if head.process == process:
-                found = read_segment(path, head.end)
-                if isinstance(found, SegmentRead):
-                    events += found.events
-                else:
-                    self.damage.append(found)
-        return distinct(events)
+        """The rows of one process by seq; none of them twice."""
+        return self._safely(history, self._pieces[process])
 
     def tables(self, process: str) -> Iterator[pa.Table]:
+        """The same rows as tables in the dataset's schema."""
+        pieces = self._pieces[process]
+        if apart(pieces):
+            return self._safely(lambda pieces: (piece.table() for piece in pieces), pieces)
         return map(table_of, batches(self.rows(process)))
 
+    def _safely(self, read: Callable[[list[Piece]], Iterator[_T]], pieces: list[Piece]) -> Iterator[_T]:
+        try:
+            yield from read(pieces)
+        except (UnreadableError, pa.ArrowException, OSError) as error:
+            self.damage.append(Damage(pieces[0].name, "file", f"changed while it was read: {error}"))
 
-class DatasetSource:
-    """Parquet files: the rows of a process are in one of them, or spread over several."""
 
-    kind = "dataset"
+def _survey_all(files: list[Path], root: Path) -> tuple[list[Shard], list[tuple[Damage, UnreadableError]]]:
+    shards, refused = [], []
+    for path in files:
+        name = shown(path.relative_to(root))
+        if is_process_table(path):
+            continue
+        try:
+            shards.append(survey(path, name))
+        except UnreadableError as error:
+            refused.append((Damage(name, "file", error.message.removeprefix(f"{name}: ")), error))
+    return shards, refused
 
-    def __init__(self, files: list[Path], root: Path) -> None:
-        self.damage: list[Damage] = []
-        self._shards: list[Shard] = []
-        errors = []
-        for path in files:
-            name = str(path.relative_to(root))
-            try:
-                self._shards.append(survey(path, name))
-            except UnreadableError as error:
-                errors.append(error)
-                self.damage.append(Damage(name, "file", error.message.removeprefix(f"{name}: ")))
-        if not self._shards:
-            raise errors[0]
-        self.damage = list(dict.fromkeys(self.damage + [d for shard in self._shards for d in shard.damage]))
-        self.losses = list(dict.fromkeys(loss for shard in self._shards for loss in shard.losses))
-        self.processes = tuple(sorted(set().union(*(shard.processes for shard in self._shards))))
-        told = dict.fromkeys(event for shard in self._shards for event in shard.describing)
-        self.describing = sorted(told, key=lambda event: (event.process, event.seq))
 
-    def rows(self, process: str) -> Iterator[Event]:
-        for table in self._ordered(process):
-            yield from rows(table)
-
-    def tables(self, process: str) -> Iterator[pa.Table]:
-        return self._ordered(process)
-
-    def _ordered(self, process: str) -> Iterator[pa.Table]:
-        """Row groups as they lie where they lie well; otherwise all rows of the process, put in order."""
-        shards = [shard for shard in self._shards if process in shard.processes]
-        if len(shards) == 1 and shards[0].ordered:
-            yield from tables(shards[0])
-            return
-        parts = [
-            table.filter(pc.equal(table.column("process"), process))
-            for shard in shards
-            for table in tables(shard)
-        ]
-        yield table_of(list(distinct(list(rows(pa.concat_tables(parts))))))
+def _nothing(
+    root: Path, found: Found, damage: list[Damage], errors: list[UnreadableError]
+) -> UnreadableError:
+    if errors:
+        return errors[0]
+    what = "no segment can be read" if found.segments else "nothing in it is a trace"
+    expected = "expected segments (*.seg) of a spool, or *.parquet files that `tracekv ingest` wrote"
+    return UnreadableError(f"{shown(root)}: {what}", hint=str(damage[0]) if damage else expected)

@@ -6,36 +6,23 @@ dataset that was ingested from it, and ``partial`` is true whenever a row may be
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tracekv.errors import UnreadableError, UsageError
 from tracekv.event import Event
-from tracekv.spool import Damage, Loss
+from tracekv.spool import Damage, Loss, shown
 from tracekv.trace.describe import Manager, Process, describe
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
+
+    from tracekv.trace.sources import Source
 
 __all__ = ["Trace", "open_trace", "write_dataset"]
-
-
-class Source(Protocol):
-    """Where a trace's rows come from; surveyed when it is made."""
-
-    kind: str
-    processes: tuple[str, ...]
-    describing: list[Event]
-    losses: list[Loss]
-    damage: list[Damage]
-
-    def rows(self, process: str) -> Iterator[Event]:
-        """The rows of one process by seq; none of them twice."""
-
-    def tables(self, process: str) -> Iterator[pa.Table]:
-        """The same rows as tables in the dataset's schema."""
 
 
 class Trace:
@@ -64,8 +51,8 @@ class Trace:
     def events(self) -> Iterator[Event]:
         """All rows in (process, seq) order; a new pass at each call, over the same rows.
 
-        Memory: one row group at a time of a dataset as :func:`write_dataset` lays it down, one
-        process at a time of anything else.
+        Memory: a batch of a dataset as :func:`write_dataset` lays it down, a segment for each lane
+        of a spool; more only where files of a process overlap.
         """
         for process in self._source.processes:
             yield from self._source.rows(process)
@@ -101,38 +88,44 @@ class Trace:
 
 
 def open_trace(path: str | Path) -> Trace:
-    """Opens a spool folder, a dataset (whole, its ``events`` folder, or a folder of such), or one file.
+    """Opens one file, or a folder: everything in it and below it that is a spool or a dataset, together.
 
-    Every file is read through once, so that :attr:`Trace.damage` is complete from the start.
+    Every file is read through once, so that :attr:`Trace.damage` is complete from the start.  ``kind``
+    is ``spool``, ``dataset``, or ``mixed``.
 
     Raises
     ------
     UsageError
         where there is no such path.
     UnreadableError
-        where nothing in it can be read: empty, foreign, cut, or too new.
+        where nothing in it can be read: empty, foreign, cut, too new, or neither file nor folder.
     """
-    from tracekv.trace.sources import DatasetSource, SpoolSource, parquet_files, spool_files
+    from tracekv.trace.folder import Found, find
+    from tracekv.trace.sources import Source
 
+    mode = _mode(path)
     path = Path(path)
-    if not path.exists():
-        raise UsageError(
-            f"{path}: no such file or folder", hint="name a spool folder, a trace folder or a .parquet"
-        )
-    if path.is_file():
-        if path.suffix == ".seg":
-            return Trace(path, SpoolSource([path], path.parent, alone=True))
-        return Trace(path, DatasetSource([path], path.parent))
-    if segments := spool_files(path, deep=False):
-        return Trace(path, SpoolSource(segments, path))
-    if files := parquet_files(path):
-        return Trace(path, DatasetSource(files, path))
-    if segments := spool_files(path, deep=True):
-        return Trace(path, SpoolSource(segments, path))
-    raise UnreadableError(
-        f"{path}: nothing in it is a trace",
-        hint="expected segments (*.seg) of a spool, or *.parquet files that `tracekv ingest` wrote",
-    )
+    if stat.S_ISDIR(mode):
+        return Trace(path, Source(find(path), path))
+    if not stat.S_ISREG(mode):
+        raise UnreadableError(f"{shown(path)}: neither a file nor a folder", hint=_NAME)
+    file = path.resolve()  # a link that was named is meant
+    found = Found([file]) if file.suffix.lower() == ".seg" else Found([], [file])
+    return Trace(path, Source(found, file.parent, alone=True))
+
+
+_NAME: Final = "name a spool folder, a trace folder or a .parquet file"
+
+
+def _mode(path: str | Path) -> int:
+    """What there is at a path; ``Path("")`` would be the folder in which we happen to be."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{shown(path) or 'an empty path'}: no such file or folder", hint=_NAME) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{shown(path)}: {why}", hint=_NAME) from None
 
 
 def write_dataset(

@@ -21,15 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tracekv import __version__
 from tracekv.errors import UnreadableError, UsageError
 from tracekv.event import Event
-from tracekv.spool import Damage, Loss, safe_name
+from tracekv.spool import Damage, Loss, safe_name, shown
 from tracekv.trace.describe import DESCRIBING, Description, Process, describe
-from tracekv.trace.parquet import BATCH, rows, survey, table_of, tables
-from tracekv.trace.schema import DELTA, DICTIONARY, NEEDS, SCHEMA, VERSION, tracekv_version
+from tracekv.trace.parquet import survey, tables
+from tracekv.trace.rows import rows, table_of
+from tracekv.trace.schema import DELTA, DICTIONARY, NEEDS, SCHEMA, VERSION
 
 EVENTS: Final = "events"
 PROCESSES: Final = "processes"
+_BATCH: Final = 1 << 16
 _GROUP: Final = 1 << 18
 
 
@@ -71,7 +74,7 @@ def write_dataset(
     for event in events:
         waiting = pending.setdefault(event.process, [])
         waiting.append(event)
-        if len(waiting) >= BATCH:
+        if len(waiting) >= _BATCH:
             packed.setdefault(event.process, []).append(table_of(waiting))
             waiting.clear()
     paths = []
@@ -90,15 +93,23 @@ def check_target(folder: Path) -> None:
     UsageError
         with the entry that is in the way.
     """
-    if folder.is_symlink() or folder.exists():
-        if not folder.is_dir():
-            raise UsageError(f"{folder}: is a file, not a folder", hint="name a new folder for the trace")
-        foreign = sorted(p.name for p in folder.iterdir() if p.name not in (EVENTS, PROCESSES))
-        if foreign:
-            raise UsageError(
-                f"{folder}: holds {foreign[0]!r}, so it is not a dataset of tracekv; nothing was written",
-                hint="name a new folder, or one that `tracekv ingest` made",
-            )
+    try:
+        there = os.listdir(folder)
+    except FileNotFoundError:
+        if not folder.is_symlink():
+            return
+        raise UsageError(f"{shown(folder)}: a symbolic link to nothing") from None
+    except NotADirectoryError:
+        raise UsageError(
+            f"{shown(folder)}: is a file, not a folder", hint="name a new folder for the trace"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{shown(folder)}: {getattr(error, 'strerror', None) or error}") from None
+    if foreign := sorted({*there} - {EVENTS, PROCESSES}):
+        raise UsageError(
+            f"{shown(folder)}: holds {shown(foreign[0])}, so it is no dataset of ours; nothing was written",
+            hint="name a new folder, or one that `tracekv ingest` made",
+        )
 
 
 def write_process(
@@ -183,7 +194,7 @@ def _metadata(
     said: dict[str, str] = {
         "tracekv.schema": str(VERSION),
         "tracekv.needs": NEEDS,
-        "tracekv.writer": tracekv_version(),
+        "tracekv.writer": __version__,
         "tracekv.process": process.uuid,
         "tracekv.engine": process.engine or "",
         "tracekv.engine_version": process.version or "",
@@ -216,7 +227,7 @@ def _process_table(told: Description, process: str, table: pa.Table, metadata: d
         "rows": table.num_rows,
         "first_wall_ns": bounds["min"],
         "last_wall_ns": bounds["max"],
-        "rows_lost": sum(loss.n for loss in told.losses),
+        "rows_lost": min(sum(loss.n for loss in told.losses), 2**63 - 1),
         "seams": json.dumps(dict(known.seams)),
         "managers": json.dumps(managers, default=str),
     }
@@ -260,4 +271,4 @@ def _write(table: pa.Table, path: Path) -> None:
             os.unlink(hidden)
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{shown(path)}: cannot be written: {error.strerror or error}") from None

@@ -116,6 +116,23 @@ def test_a_build_that_does_not_run_says_what_was_raised(pin: Path, tmp_path: Pat
     assert "does not run on this rig" in result.stderr and "no such lane" in result.stderr
 
 
+def test_a_build_that_writes_beside_the_pages_meets_no_expectation(pin: Path, tmp_path: Path) -> None:
+    tree = copied(tmp_path / "tree")
+    path = module_path(tree, NIXL)
+    right = "                dst_data_indices, num_layers, num_slots_dst\n"
+    text = path.read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, right.replace("dst_data_indices", "dst_data_indices - 1")))
+    result = run(pin, "--build", f"{tree}+fork", "--expect", "pinned")
+    assert result.exit_code == 1, result.output
+    assert "WRONG BYTES" in result.stdout
+
+
+def test_a_proxy_in_the_environment_is_not_asked(pin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert run(pin).exit_code == 0
+
+
 def copied(tree: Path) -> Path:
     """A tree with the released sources of 0.5.14, to be changed."""
     shutil.copytree(find_source(parse_build("0.5.14")) / "sglang", tree / "sglang")

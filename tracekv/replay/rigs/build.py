@@ -86,6 +86,13 @@ def _exists(path: str) -> bool:
         return False
 
 
+def normalized(text: str) -> str:
+    """The same build in one spelling: each known patch once, in the order of application."""
+    base, *names = text.split("+")
+    known = [name for name in PATCHES if name in names]
+    return "+".join((base, *known)) if set(names) <= set(PATCHES) else text
+
+
 def cache_folder() -> Path:
     """Where fetched and unpacked SGLang sources are kept: ``TRACEKV_CACHE``, else the user's cache."""
     chosen = os.environ.get("TRACEKV_CACHE")

@@ -107,7 +107,9 @@ class Engine:
 
     def _environment(self, queues: int) -> None:
         os.environ.update(transport.ENVIRONMENT)
+        os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"  # the bootstrap server is here
         os.environ["SGLANG_DISAGGREGATION_QUEUE_SIZE"] = str(queues)
+        os.environ.pop("SGLANG_DISAGGREGATION_NIXL_BACKEND", None)  # UCX is what moves bytes in DRAM
         os.environ["HOST_IP"] = os.environ["SGLANG_HOST_IP"] = "127.0.0.1"
 
     def start(self) -> None:
@@ -156,7 +158,8 @@ def check_packages() -> None:
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"the sglang rig needs {', '.join(missing)}", hint="pip install 'tracekv[rig]' (no torch needed)"
+            f"the sglang rig needs {', '.join(missing)}",
+            hint="in a clone of tracekv: pip install -e '.[rig]'   (no torch needed)",
         )
 
 

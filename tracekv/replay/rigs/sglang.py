@@ -131,8 +131,8 @@ class SglangRig:
         released = self.gate.is_done("S")
         left = tuple(
             what for what, there in (
-                (f"status {state.label}", released and state is not State.ABSENT),
-                ("peers", released and peers),
+                (f"request_status: {state.label}", released and state is not State.ABSENT),
+                ("transfer_infos", released and peers),
             ) if there
         )  # fmt: skip
         end = End(
