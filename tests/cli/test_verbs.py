@@ -122,7 +122,7 @@ def test_rooms_of_an_empty_trace(make: Any) -> None:
 
 def test_show_tells_a_healthy_room(make: Any) -> None:
     result = run("show", make(HEALTHY), 7)
-    assert result.exit_code == 0 and "Nothing is wrong" in result.stdout
+    assert result.exit_code == 0 and "CLEAN: the room settled" in result.stdout
 
 
 def test_show_draws_only_into_pictures(make: Any, tmp_path: Path) -> None:
@@ -232,3 +232,10 @@ def test_hostile_text_in_csv_and_pictures(tmp_path: Path) -> None:
     told = table.as_csv(table.rows(seen.rooms, seen.findings))
     assert not set(hostile) - set("[31m\n") & set(told) and told.count("\n") == 2
     save(seen.chosen[0], seen.findings, tmp_path / "room.svg")
+
+
+def test_show_does_not_call_a_room_healthy_whose_rows_contradict_each_other(make: Any) -> None:
+    """Only the verdict may say clean: ``show`` says what it says."""
+    result = run("show", make("S:init B:info S:poll2 S:enq0* W:deq0 W:set3 B:set0 S:poll3"), 7)
+    assert result.exit_code == 0
+    assert "CLEAN" not in result.stdout and "what this trace cannot tell" in result.stdout

@@ -7,7 +7,7 @@ from tracekv.examine import examine
 from tracekv.show.escape import escape
 from tracekv.show.text import room_text, verdict_text
 from tracekv.story import recording
-from tracekv.verdict import analyze
+from tracekv.verdict import analyze, judge
 
 
 def text(line: str, **of_process: object) -> str:
@@ -35,7 +35,7 @@ def test_the_pin_is_told_first_and_the_story_once() -> None:
 
 def test_clean_says_what_it_rests_on() -> None:
     told = text(HEALTHY)
-    assert "CLEAN: all 1 room settled; I1, I2, I3, I7 hold" in told and "seams: " in told
+    assert "CLEAN: the room settled; I1, I2, I3, I7 hold" in told and "seams: " in told
 
 
 def test_cannot_tell_says_why() -> None:
@@ -59,7 +59,7 @@ def test_nothing_from_a_trace_controls_the_terminal(evil: str) -> None:
     rows = [replace(row, thread=evil) if row.op == "xfer.posted" else row for row in recording(PIN)]
     rows = [replace(row, site=evil, reason=evil) for row in rows]
     seen = examine(Memory(rows))
-    told = room_text(seen.chosen[0], seen.findings, seen.notes, evil)
+    told = room_text(seen.chosen[0], judge(seen), evil)
     told += verdict_text(analyze(Memory(rows)), evil)
     assert all(char == "\n" or char.isprintable() for char in told)
     assert "break" not in told.splitlines()
@@ -72,8 +72,8 @@ def test_escape_keeps_readable_text() -> None:
 
 def test_show_tells_a_healthy_room_too() -> None:
     seen = examine(trace(HEALTHY))
-    told = room_text(seen.chosen[0], seen.findings, seen.notes, "t")
-    assert "Nothing is wrong with this room" in told
+    told = room_text(seen.chosen[0], judge(seen), "t")
+    assert "CLEAN: the room settled" in told
     assert "+0.000 ms" in told and "2025-06-15T15:06:40.000000Z" in told
     assert "replay" not in told
 
@@ -82,7 +82,7 @@ def test_show_names_site_queue_remedy_and_values() -> None:
     site = "transfer_worker:718"
     rows = [replace(row, site=site) if row.op == "xfer.posted" else row for row in recording(PIN)]
     seen = examine(Memory(rows))
-    told = room_text(seen.chosen[0], seen.findings, seen.notes, "t")
+    told = room_text(seen.chosen[0], judge(seen), "t")
     parts = (f"at {site}", "inflight queue", "remedy", "stores Transferring over Failed", "tracekv replay")
     for part in parts:
         assert part in told

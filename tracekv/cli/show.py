@@ -27,6 +27,7 @@ def show(trace: str, room: int, output: str | None) -> None:
     """Tell the story of ROOM (decimal or 0x hex) in the TRACE, healthy or not; with -o, draw it."""
     from tracekv.examine import build_of, examine
     from tracekv.show.text import room_text
+    from tracekv.verdict import judge
 
     if output is not None and Path(output).suffix.lower() not in DRAWN:
         hint = f"give a name that ends in one of {', '.join(DRAWN)}"
@@ -36,7 +37,7 @@ def show(trace: str, room: int, output: str | None) -> None:
     if output is not None:
         _draw(found, seen.findings, output, build_of(seen.trace, found))
         return
-    say(room_text(found, seen.findings, seen.notes, trace, painter()))
+    say(room_text(found, judge(seen), trace, painter()))
 
 
 def _draw(room: Room, findings: Sequence[Finding], output: str, build: str | None) -> None:

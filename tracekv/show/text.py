@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tracekv.event import Event
 from tracekv.explain import lives_beside, story_of
-from tracekv.finding import GAUGES, Finding, Note, Step
+from tracekv.finding import GAUGES, Finding, Step
 from tracekv.rooms import Life, Room
 from tracekv.show.escape import escape
 from tracekv.show.json import utc
@@ -81,7 +81,8 @@ def headline(verdict: Verdict, paint: Paint = plain) -> str:
     evidence = verdict.evidence
     if verdict.name == "clean":
         claims = ", ".join(_holding(claim, verdict) for claim in evidence.invariants)
-        text = f"all {_count(evidence.rooms, 'room')} settled; {claims} hold"
+        settled = "the room" if evidence.rooms == 1 else f"all {evidence.rooms} rooms"
+        text = f"{settled} settled; {claims} hold"
         return paint("CLEAN", "green") + f": {text}; every needed seam was installed and no rows were lost"
     if verdict.name == "cannot_tell":
         return paint("CANNOT TELL", "yellow") + f": {escape(verdict.reasons[0])}"
@@ -206,21 +207,19 @@ def wrapped(name: str, text: str) -> list[str]:
 # ---------------------------------------------------------------------------------------- one room
 
 
-def room_text(
-    room: Room,
-    findings: Sequence[Finding],
-    notes: Sequence[Note],
-    path: str,
-    paint: Paint = plain,
-) -> str:
-    """The answer of ``tracekv show``: every life of the room in sentences, then what is wrong with it."""
-    about = [each for each in findings if each.room == room.room]
+def room_text(room: Room, verdict: Verdict, path: str, paint: Paint = plain) -> str:
+    """The answer of ``tracekv show``: every life of the room in sentences, then the verdict on it.
+
+    ``verdict`` is the one on this room alone.
+    """
+    about = [each for each in verdict.findings if each.room == room.room]
     blocks = [f"room {room.room} (0x{room.room:x}): {_lives(room)}"]
     blocks += [_life(life, room, about, paint) for life in _tellers(room)]
     blocks += [_summarized(each, paint) for each in about]
     if not about:
-        blocks.append(_healthy(room))
-    blocks.append(_listed("notes", (note.text for note in notes if note.room == room.room)))
+        blocks.append(headline(verdict, paint))
+    blocks.append(_listed("what this trace cannot tell", verdict.reasons))
+    blocks.append(_listed("notes", (note.text for note in verdict.notes if note.room == room.room)))
     blocks.append(_next_of_room(room.room, path, bool(about)))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -281,12 +280,6 @@ def _clocks(event: Event, start: Event | None) -> str:
 def _detail(event: Event) -> str:
     site = f" at {event.site}" if event.site else ""
     return escape(f"  [{event.thread or '?'} seq {event.seq}{site}]")
-
-
-def _healthy(room: Room) -> str:
-    if any(life.open for life in room.lives):
-        return "Nothing is wrong with this room so far; it is still open where the trace ends."
-    return "Nothing is wrong with this room: every life of it settled and no invariant is broken."
 
 
 # -------------------------------------------------------------------------------------- the ending
