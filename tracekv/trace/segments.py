@@ -1,7 +1,8 @@
 """Segments of spools as pieces of a trace.
 
 A segment is surveyed once and read again at each pass, up to the byte where the survey ended: a live
-spool does not grow between two passes.
+spool does not grow between two passes.  All lanes of a live process end at the same moment
+(:mod:`tracekv.trace.horizon`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,18 @@ import pyarrow as pa
 
 from tracekv.errors import UnreadableError
 from tracekv.event import Event, Op
-from tracekv.spool import Damage, Loss, SegmentRead, missing_segments, read_segment, same, shown
+from tracekv.spool import (
+    Damage,
+    Loss,
+    SegmentRead,
+    missing_segments,
+    read_segment,
+    same,
+    segment_files,
+    shown,
+)
 from tracekv.trace.describe import DESCRIBING
+from tracekv.trace.horizon import horizons
 from tracekv.trace.pieces import Numbered
 from tracekv.trace.rows import table_of
 
@@ -32,6 +43,7 @@ class SegmentPiece:
     first: int
     last: int
     rising: bool
+    horizon: int | None
 
     def rows(self) -> Iterator[Event]:
         """Its rows by seq.
@@ -44,7 +56,7 @@ class SegmentPiece:
         found = read_segment(self.path, self.end)
         if isinstance(found, Damage):
             raise UnreadableError(f"{self.name}: {found.why}")
-        return iter(sorted(found.events, key=lambda event: event.seq))
+        return iter(sorted(_until(self.horizon, found.events), key=lambda event: event.seq))
 
     def table(self) -> pa.Table:
         """The same in the dataset's schema."""
@@ -65,14 +77,19 @@ class Spools:
 def survey_segments(files: list[Path], root: Path, *, alone: bool = False) -> Spools:
     """Reads segments once; ``alone`` asks for no neighbours."""
     spools = Spools()
+    ends = horizons(files)
+    if ends and not alone:  # a lane may have gone on in a new segment since the files were listed
+        files = sorted(
+            {*files, *(path for parent in {p.parent for p in files} for path in segment_files(parent))}
+        )
     for path in files:
-        _survey(path, shown(path.relative_to(root)), spools)
+        _survey(path, shown(path.relative_to(root)), spools, ends)
     if not alone:
         spools.damage += missing_segments(spools.heads, *{path.parent for path in files})
     return spools
 
 
-def _survey(path: Path, name: str, spools: Spools) -> None:
+def _survey(path: Path, name: str, spools: Spools, ends: dict[str, int]) -> None:
     found = read_segment(path)
     if isinstance(found, Damage):
         spools.damage.append(Damage(name, found.where, found.why))
@@ -80,18 +97,24 @@ def _survey(path: Path, name: str, spools: Spools) -> None:
     if any(same(found, head) for head in spools.heads):
         spools.damage.append(Damage(name, "header", "the same segment a second time; not read"))
         return
+    horizon = ends.get(found.process)
+    found.events[:] = _until(horizon, found.events)
     spools.describing += [event for event in found.events if event.op in DESCRIBING]
     spools.losses += found.losses
     spools.damage += [Damage(name, item.where, item.why) for item in found.damage]
     if found.events:
-        spools.pieces.append(_piece(path, name, found))
+        spools.pieces.append(_piece(path, name, found, horizon))
         found.events.clear()
     spools.heads.append(found)
 
 
-def _piece(path: Path, name: str, found: SegmentRead) -> Numbered:
+def _until(horizon: int | None, rows: list[Event]) -> list[Event]:
+    return rows if horizon is None else [row for row in rows if row.seq <= horizon]
+
+
+def _piece(path: Path, name: str, found: SegmentRead, horizon: int | None) -> Numbered:
     seqs = np.array([event.seq for event in found.events], np.int64)
     told = np.array([event.op != Op.ROWS_LOST for event in found.events])
     rising = len(np.unique(seqs)) == len(seqs)
     first, last = int(seqs.min()), int(seqs.max())
-    return SegmentPiece(path, name, found.process, found.end, first, last, rising), seqs[told]
+    return SegmentPiece(path, name, found.process, found.end, first, last, rising, horizon), seqs[told]
