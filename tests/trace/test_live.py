@@ -30,7 +30,9 @@ def test_a_live_spool_ends_at_one_moment_in_all_lanes(tmp_path: Path) -> None:
     begun.wait(timeout=30)
     try:
         for _ in range(3):
-            seen = [event.seq for event in open_trace(tmp_path).events()]
+            trace = open_trace(tmp_path)
+            seen = [event.seq for event in trace.events()]
+            assert not trace.damage and not trace.losses
             assert len(seen) >= 5_000
             assert seen == list(range(1, len(seen) + 1))
     finally:
