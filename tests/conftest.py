@@ -60,6 +60,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
+    """A module that skips itself is never run, so the hook above does not see it."""
+    report = yield
+    if report.skipped and os.environ.get("TRACEKV_NO_SKIP"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and TRACEKV_NO_SKIP is set: {report.longrepr}"
+    return report
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """The folder of the sample traces."""

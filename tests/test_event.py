@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracekv.event import parse_room
+from tracekv.event import Event, parse_room
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,8 @@ def test_decimal_and_hex(text: str, room: int) -> None:
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"room|number"):
         parse_room(text)
+
+
+def test_attrs_that_nest_too_deep_say_nothing() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    assert Event(seq=1, op="x", process="p", attrs=deep).attr("host", "none") == "none"

@@ -143,6 +143,11 @@ def test_a_folder_that_cannot_be_written_is_a_warning(where: str, engine: Path, 
     assert "tracekv does not record" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_home_folder_is_found(engine: Path, tmp_path: Path) -> None:
+    served(python(SERVE, engine, TRACEKV_SPOOL=" ~/spool ", HOME=str(tmp_path)))
+    assert len(rows(tmp_path / "spool", Op.ROOM_OPENED)) == 1
+
+
 LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

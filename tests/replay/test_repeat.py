@@ -19,7 +19,9 @@ from tracekv.replay.drive import Divergence, Run
 from tracekv.replay.job import Job, job_facts, read_job, read_run, run_facts
 from tracekv.replay.repeat import RigError, repeat
 from tracekv.replay.rigs import End, Scenario
+from tracekv.replay.run import replay
 from tracekv.replay.schedule import Schedule, Step
+from tracekv.trace.store import open_trace
 
 SCHEDULE = Schedule("anchored", (Step("D", "meta.sent"), Step("S", "status.written", None, False, False)))
 RUN = Run(2**63 + 1, End(State.TRANSFERRING, None, True, left=("peers",), died={"B": "why"}), 2)
@@ -173,3 +175,14 @@ def children() -> list[int]:
             if int(fields[1]) == os.getpid() and b"tracekv.replay.child" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return found
+
+
+@pytest.mark.nixl
+def test_the_working_directory_does_not_shadow_what_the_rig_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('shadow')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    pin = Path(__file__).parents[2] / "sample_traces/bad/resurrection_pin"
+    assert replay(open_trace(pin)).reproduced == 1

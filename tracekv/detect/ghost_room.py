@@ -18,7 +18,10 @@ def find(life: Life, context: Context) -> Found:
     """At most one finding: the first row that brought back an entry that stayed."""
     if life.cleared is None or not life.ghosts:
         return Found()
-    status, peers = _status_left(life), _peers_left(life)
+    status, peers = (
+        _left(life, Op.STATUS_WRITTEN, Op.STATUS_DROPPED),
+        _left(life, Op.PEER_ADDED, Op.PEER_POPPED),
+    )
     left = [row for row in (status, peers) if row is not None]
     if not left:
         return Found()
@@ -28,26 +31,15 @@ def find(life: Life, context: Context) -> Found:
     return Found((_finding(life, context, since, status, peers),))
 
 
-def _status_left(life: Life) -> Event | None:
-    """The late write that created a status entry which is still there."""
+def _left(life: Life, made: str, removed: str) -> Event | None:
+    """The late row that made an entry in one of the tables, if the entry is still there."""
     creator: Event | None = None
     for row in life.ghosts:
-        if row.op == Op.STATUS_DROPPED:
+        if row.op == removed:
             creator = None
-        elif row.op == Op.STATUS_WRITTEN and creator is None:
+        elif row.op == made and creator is None:
             creator = row
-    return creator if creator is not None and not _dropped_later(life, creator, Op.STATUS_DROPPED) else None
-
-
-def _peers_left(life: Life) -> Event | None:
-    """The late row that created a peer entry which is still there."""
-    creator: Event | None = None
-    for row in life.ghosts:
-        if row.op == Op.PEER_POPPED:
-            creator = None
-        elif row.op == Op.PEER_ADDED and creator is None:
-            creator = row
-    return creator if creator is not None and not _dropped_later(life, creator, Op.PEER_POPPED) else None
+    return creator if creator is not None and not _dropped_later(life, creator, removed) else None
 
 
 def _dropped_later(life: Life, creator: Event, op: str) -> bool:

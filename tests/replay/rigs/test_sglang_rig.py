@@ -173,3 +173,11 @@ os._exit(0)
 def test_patches_are_those_that_the_message_names(pin: Path) -> None:
     result = run(pin, "--build", "0.5.14+fork+fix-z")
     assert result.exit_code == 2 and all(name in result.stderr for name in PATCHES)
+
+
+def test_a_recorded_write_keeps_its_place_on_a_build_with_more_reads(samples: Path) -> None:
+    """In the trace the worker stores Transferring before the ABORT is handled; 0.5.16 reads twice for it."""
+    free = samples / "bad/natural_pin"
+    found = told(free, "--room", "6161024040744970188", "--build", "0.5.16", "--expect", "failed")
+    assert (found["met"], found["divergences"]) == (1, 0)
+    assert "removes the peer metadata" in found["ended_otherwise"]["original"]
